@@ -1,0 +1,1 @@
+"""Environments an agent acts in: a browser on any page, and MiniWoB++. `base.py` is the contract."""

@@ -1,0 +1,266 @@
+"""MiniWoB++: small web tasks with an exact reward, from the pages of Farama's `miniwob` wheel.
+
+    pool = MiniWobPool(sessions=16, scale=3)
+    environment = await pool.acquire()
+    observation = await environment.reset(Task("miniwob", "click-button", seed=7))
+    environment.task.goal                                    # 'Click on the "ok" button.'
+    result = await environment.step(Click(80, 120))          # result.reward is 1.0 when that was right
+
+The task area is 160x210 CSS pixels, drawn `scale` times larger. With `crop_instruction` the observation is only the
+160x160 below the yellow instruction bar, since the goal is given as text anyway, and coordinates count from there.
+
+The same task and seed give the same page to the pixel: chance is seeded before the page loads and again for the
+episode, animations are off, the caret does not blink, and a step is over when the short timers it started have fired.
+Rewards are raw (no decay over time) and there is no time limit unless `time_limit` asks for one. Episodes are reset
+inside the loaded page; the page is loaded anew when the task changes or something went wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import io
+import json
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+from PIL import Image
+
+from holotron.envs import dom
+from holotron.envs.hands import Refused, perform
+from holotron.envs.pool import BrowserPool, Lease, faults
+from holotron.envs.static import StaticServer
+from holotron.envs.tab import Box, Display, Tab
+from holotron.errors import ConfigError, EnvironmentFault, MissingDependency
+from holotron.types import Action, Answer, Observation, Restart, StepResult, Task
+
+SUITE = "miniwob"
+WIDTH, HEIGHT, INSTRUCTION = 160, 210, 50  # CSS pixels; the instruction bar is the upper part
+NO_LIMIT = 1_000_000  # milliseconds; from 2**31 on, a browser's timer fires at once
+SETTLE = 800  # milliseconds a step waits at most for the page's own short timers
+
+# Pages of the wheel that nobody registers as tasks: they move by themselves or reward the passing of time.
+UNREGISTERED = frozenset({"moving-items", "simon-says", "chase-circle", "hover-shape", "button-delay"})
+
+_SCRIPT = (files(__package__) / "assets" / "miniwob.js").read_text()
+
+
+def pages() -> Path:
+    """The wheel's folder of pages, found without importing it (that would pull in gymnasium and selenium)."""
+    spec = find_spec("miniwob")
+    if spec is None or not spec.submodule_search_locations:
+        raise MissingDependency.extra("miniwob", "agent")
+    return Path(spec.submodule_search_locations[0]) / "html"
+
+
+def task_names(*, unregistered: bool = False) -> list[str]:
+    """The 125 registered tasks; with `unregistered` also the five other pages."""
+    names = sorted(path.stem for path in (pages() / "miniwob").glob("*.html"))
+    return names if unregistered else [name for name in names if name not in UNREGISTERED]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MiniWobOptions:
+    scale: float = 3.0
+    crop_instruction: bool = False
+    image_format: Literal["jpeg", "png"] = "jpeg"
+    time_limit: float | None = None  # seconds; None for no time pressure
+
+
+class MiniWobPool:
+    """`sessions` MiniWoB++ environments at most, over a few browsers that can reach nothing but the task pages."""
+
+    def __init__(
+        self,
+        *,
+        sessions: int = 16,
+        browsers: int = 2,
+        scale: float = 3.0,
+        crop_instruction: bool = False,
+        image_format: Literal["jpeg", "png"] = "jpeg",
+        time_limit: float | None = None,
+        headless: bool = True,
+    ) -> None:
+        self.options = MiniWobOptions(scale, crop_instruction, image_format, time_limit)
+        self._server = StaticServer(pages())
+        rules = f"MAP {SUITE} 127.0.0.1:{self._server.port}, MAP * ~NOTFOUND"
+        self._browsers = BrowserPool(
+            browsers=min(browsers, sessions),
+            contexts_per_browser=sessions,
+            headless=headless,
+            flags=[f"--host-resolver-rules={rules}"],
+        )
+        self._free: list[MiniWobEnvironment] = []
+        self._places = asyncio.Semaphore(sessions)
+
+    async def acquire(self) -> MiniWobEnvironment:
+        await self._places.acquire()
+        return self._free.pop() if self._free else MiniWobEnvironment(self._browsers, self.options)
+
+    async def release(self, environment: MiniWobEnvironment, *, broken: bool = False) -> None:
+        if broken:
+            await environment.close()
+        else:
+            self._free.append(environment)
+        self._places.release()
+
+    async def close(self) -> None:
+        for environment in self._free:
+            await environment.close()
+        self._free.clear()
+        await self._browsers.close()
+        self._server.close()
+
+
+class MiniWobEnvironment:
+    """One episode at a time in one page. Opens its browser context at the first reset."""
+
+    def __init__(self, browsers: BrowserPool, options: MiniWobOptions) -> None:
+        self._browsers = browsers
+        self._options = options
+        self._display = Display(WIDTH, HEIGHT, options.scale, options.image_format)
+        self._top = INSTRUCTION if options.crop_instruction else 0
+        self._lease: Lease | None = None
+        self._tab: Tab | None = None
+        self._loaded: str | None = None  # the task whose page is open and sound
+        self._task: Task | None = None
+        self._end: StepResult | None = None
+        self._scroll = (0.0, 0.0)
+
+    @property
+    def task(self) -> Task:
+        if self._task is None:
+            raise EnvironmentFault("There is no task before reset().")
+        return self._task
+
+    # ------------------------------------------------------------------------------------------------- the contract
+
+    async def reset(self, task: Task) -> Observation:
+        page = self._page_of(task)
+        self._task, self._end = None, None
+        try:
+            goal = await self._start(task, page)
+        except (
+            EnvironmentFault
+        ):  # a dead page, or one left in a bad state by the last episode: once more from nothing
+            await self.close()
+            goal = await self._start(task, page)
+        self._task = dataclasses.replace(task, goal=goal)
+        self._scroll = (0.0, 0.0)
+        return await self._look()
+
+    async def observe(self) -> Observation:
+        await self._read()
+        return await self._look()
+
+    async def step(self, action: Action) -> StepResult:
+        if self._end is not None:
+            observation = dataclasses.replace(self._end.observation, note="The episode is over.")
+            return dataclasses.replace(self._end, observation=observation)
+        if isinstance(action, Restart):
+            return StepResult(await self.reset(self.task))
+        note = ""
+        if not isinstance(action, Answer):
+            try:
+                with faults(f"doing {action.tool_name}"):
+                    await perform(self._open_tab, self._to_view(action))
+            except Refused as refusal:
+                note = str(refusal)
+        state = await self._read()
+        done = state["done"] or isinstance(action, Answer)
+        observation = await self._look(note)
+        info = {"reason": state["reason"], "timed_reward": state["reward"]}
+        result = StepResult(observation, float(state["raw"]), done, info)
+        if done:
+            self._end = result
+        return result
+
+    async def close(self) -> None:
+        lease, self._lease, self._tab, self._loaded = self._lease, None, None, None
+        if lease is not None:
+            await lease.close()
+
+    # ------------------------------------------------------------------- behind the pixels: solvers and data labelling
+
+    async def evaluate(self, expression: str) -> Any:
+        """The value of a JavaScript expression in the task's page. Coordinates it returns are those of the viewport."""
+        return await self._open_tab.evaluate(expression)
+
+    async def dom(self) -> list[dom.Element]:
+        """Every visible element, in the coordinates of actions."""
+        return dom.parse(await self._open_tab.evaluate(dom.SCRIPT), top=self._top)
+
+    # ----------------------------------------------------------------------------------------------------- the inside
+
+    @property
+    def _open_tab(self) -> Tab:
+        if self._tab is None:
+            raise EnvironmentFault("The environment has no open page: call reset() first.")
+        return self._tab
+
+    def _page_of(self, task: Task) -> str:
+        if task.suite != SUITE or not (pages() / "miniwob" / f"{task.name}.html").is_file():
+            raise ConfigError(f"There is no MiniWoB++ task {task.suite}/{task.name}; see task_names().")
+        return f"http://{SUITE}/miniwob/{task.name}.html"
+
+    async def _start(self, task: Task, page: str) -> str:
+        """Load the page if another one is open, start the episode, return the goal."""
+        if self._tab is None or self._lease is None or not self._lease.alive:
+            await self._open()
+        if self._loaded != task.name:
+            self._loaded = None
+            with faults(f"loading {page}"):
+                await self._open_tab.page.goto(page, wait_until="load", timeout=20_000)
+        self._loaded = None
+        limit = int(self._options.time_limit * 1000) if self._options.time_limit else NO_LIMIT
+        arguments = json.dumps([str(task.seed), limit, task.options.get("mode")])
+        started = json.loads(await self._open_tab.evaluate(f"__holotron.start(...{arguments})"))
+        self._loaded = task.name
+        return started["goal"]
+
+    async def _open(self) -> None:
+        await self.close()
+        self._lease = await self._browsers.lease(
+            viewport={"width": WIDTH, "height": HEIGHT},
+            device_scale_factor=self._options.scale,
+            locale="en-US",
+            timezone_id="UTC",
+            reduced_motion="reduce",
+            service_workers="block",
+        )
+        with faults("opening a page"):
+            await self._lease.context.add_init_script(_SCRIPT)
+            self._tab = await Tab.open(await self._lease.context.new_page(), self._display)
+
+    async def _read(self) -> dict[str, Any]:
+        state = json.loads(await self._open_tab.evaluate(f"__holotron.read({SETTLE})"))
+        self._scroll = (state["x"], state["y"])
+        return state
+
+    async def _look(self, note: str = "") -> Observation:
+        height = HEIGHT - self._top
+        clip = None
+        if self._top:
+            x, y = self._scroll
+            clip = Box(x, y + self._top, WIDTH, height)
+        image = await self._open_tab.screenshot(clip)
+        with Image.open(io.BytesIO(image)) as opened:
+            size = opened.size
+        return Observation(
+            image=image,
+            mime=self._display.mime,
+            image_size=size,
+            viewport=(WIDTH, height),
+            url=f"http://{SUITE}/miniwob/{self.task.name}.html",
+            title=self.task.name,
+            note=note,
+        )
+
+    def _to_view(self, action: Action) -> Action:
+        """From the coordinates of the observation to those of the viewport."""
+        if not self._top:
+            return action
+        moved = {name: getattr(action, name, None) for name in ("y", "y1", "y2")}
+        return dataclasses.replace(action, **{k: v + self._top for k, v in moved.items() if v is not None})

@@ -1,0 +1,205 @@
+"""A few browsers, many isolated contexts.
+
+    pool = BrowserPool(browsers=4)
+    lease = await pool.lease(viewport=..., device_scale_factor=2)
+    ... lease.context ...                  # a fresh Playwright context: own cookies, storage, tabs
+    await lease.close()
+    await pool.close()
+
+Browsers start when first needed and are replaced when they die or have served `recycle_after` leases. Contexts are
+opened a few at a time, because opening many at once starves the ones already working. The blast radius of a dying
+browser is its own contexts: their next call raises `EnvironmentFault`, and the next lease starts a new browser.
+
+Nothing outlives us: Playwright's driver and the browsers hold pipes to this process and exit when those close, also
+when this process is killed with SIGKILL.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from holotron.envs.chromium import FLAGS, find_chromium
+from holotron.errors import EnvironmentFault, MissingDependency
+
+try:
+    from playwright.async_api import Browser, BrowserContext, Playwright, async_playwright
+    from playwright.async_api import Error as PlaywrightError
+except ModuleNotFoundError as error:
+    raise MissingDependency.extra("playwright", "agent") from error
+
+log = logging.getLogger(__name__)
+
+CLOSE_TIMEOUT = 10.0
+OPEN_TIMEOUT = 30.0
+
+
+class BrowserPool:
+    def __init__(
+        self,
+        *,
+        browsers: int = 2,
+        contexts_per_browser: int = 50,
+        recycle_after: int = 1000,
+        headless: bool = True,
+        executable: Path | None = None,
+        flags: Sequence[str] = (),
+        opening_at_once: int = 4,
+    ) -> None:
+        self._headless = headless
+        self._executable = executable
+        self._flags = [*FLAGS, *flags]
+        self._recycle_after = recycle_after
+        self._slots = [_Slot() for _ in range(browsers)]
+        self._capacity = asyncio.Semaphore(browsers * contexts_per_browser)
+        self._opening = asyncio.Semaphore(opening_at_once)
+        self._driver: Playwright | None = None
+        self._driver_lock = asyncio.Lock()
+        self._retired: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    async def lease(self, **context_options: Any) -> Lease:
+        """A fresh context in the least busy browser; waits while every browser is full."""
+        await self._capacity.acquire()
+        slot = min(self._slots, key=lambda slot: slot.leases)
+        slot.leases += 1
+        try:
+            async with self._opening:
+                return await self._open(slot, context_options)
+        except BaseException:
+            self._give_back(slot)
+            raise
+
+    async def _open(self, slot: _Slot, context_options: dict[str, Any]) -> Lease:
+        with faults("opening a browser context"):
+            async with slot.lock:
+                if self._closed:
+                    raise EnvironmentFault("The browser pool is closed.")
+                if (
+                    slot.browser is not None
+                    and slot.browser.is_connected()
+                    and slot.served >= self._recycle_after
+                ):
+                    self._retire(slot)
+                if slot.browser is None or not slot.browser.is_connected():
+                    slot.browser, slot.served = await self._launch(), 0
+                browser = slot.browser
+                slot.served += 1
+            async with asyncio.timeout(OPEN_TIMEOUT):
+                context = await browser.new_context(**context_options)
+            return Lease(context, browser, self, slot)
+
+    async def _launch(self) -> Browser:
+        executable = self._executable or find_chromium(headless=self._headless)
+        async with self._driver_lock:
+            if self._driver is None:
+                self._driver = await async_playwright().start()
+        try:
+            return await self._driver.chromium.launch(
+                executable_path=executable,
+                headless=self._headless,
+                args=self._flags,
+                chromium_sandbox=os.name == "posix" and os.geteuid() != 0,  # Chromium refuses it to root
+                handle_sigint=False,  # Ctrl-C is ours: the rollout finishes its records first
+                handle_sigterm=False,
+                handle_sighup=False,
+            )
+        except PlaywrightError as error:
+            if "Connection closed" in str(error):  # the driver itself died; the next attempt starts a new one
+                self._driver = None
+            raise
+
+    def _retire(self, slot: _Slot) -> None:
+        """Replace a browser that has served enough; it is closed when its last context is gone."""
+        old, slot.browser = slot.browser, None
+        assert old is not None
+        task = asyncio.create_task(_close_when_empty(old))
+        self._retired.add(task)
+        task.add_done_callback(self._retired.discard)
+
+    def _give_back(self, slot: _Slot) -> None:
+        slot.leases -= 1
+        self._capacity.release()
+
+    async def close(self) -> None:
+        """Close everything. Never raises."""
+        self._closed = True
+        for task in self._retired:
+            task.cancel()
+        for slot in self._slots:
+            if slot.browser is not None:
+                await _quietly(slot.browser.close())
+        if self._driver is not None:
+            await _quietly(self._driver.stop())
+            self._driver = None
+
+
+@dataclass(slots=True)
+class Lease:
+    """One context. `close` gives its place in the pool back."""
+
+    context: BrowserContext
+    browser: Browser
+    _pool: BrowserPool
+    _slot: _Slot
+    _open: bool = True
+
+    @property
+    def alive(self) -> bool:
+        return self._open and self.browser.is_connected()
+
+    async def close(self) -> None:
+        if not self._open:
+            return
+        self._open = False
+        try:
+            if self.browser.is_connected():
+                await _quietly(self.context.close())
+        finally:
+            self._pool._give_back(self._slot)
+
+
+class _Slot:
+    """One of the pool's browsers, whichever program currently fills it."""
+
+    def __init__(self) -> None:
+        self.browser: Browser | None = None
+        self.served = 0
+        self.leases = 0
+        self.lock = asyncio.Lock()
+
+
+@contextmanager
+def faults(what: str) -> Iterator[None]:
+    """Playwright's errors and timeouts become `EnvironmentFault`: the browser failed, not the agent."""
+    try:
+        yield
+    except PlaywrightError as error:
+        raise EnvironmentFault(f"The browser failed while {what}: {first_line(error)}") from error
+    except TimeoutError as error:
+        raise EnvironmentFault(f"The browser did not answer in time while {what}.") from error
+
+
+def first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+async def _close_when_empty(browser: Browser) -> None:
+    while browser.is_connected() and browser.contexts:
+        await asyncio.sleep(1.0)
+    await _quietly(browser.close())
+
+
+async def _quietly(closing: Any) -> None:
+    """Closing something that may be dead already: wait a bounded time, and let nothing but cancellation through."""
+    try:
+        async with asyncio.timeout(CLOSE_TIMEOUT):
+            await closing
+    except (PlaywrightError, TimeoutError) as error:
+        log.debug("ignored while closing: %s", first_line(error))

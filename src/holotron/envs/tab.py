@@ -1,0 +1,172 @@
+"""One page and the hands that work on it.
+
+A `Tab` is a Playwright page plus a protocol (CDP) session of its own. Screenshots, mouse and script evaluation go
+through that session directly: half the cost of the page-level calls. Keyboard and drags go through Playwright, which
+knows key layouts and drag-and-drop.
+
+Two traps are handled here once. A protocol session renders screenshots at scale 1 unless it sets the device metrics
+itself. And a screenshot's `clip` is in document coordinates, not in those of the viewport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from playwright.async_api import CDPSession, Page
+from playwright.async_api import Error as PlaywrightError
+
+from holotron.envs.pool import first_line
+from holotron.errors import EnvironmentFault
+
+Button = Literal["left", "right", "middle"]
+
+
+class PageCrash(EnvironmentFault):
+    """The page's process died. The context around it may still be good."""
+
+
+class PageHang(EnvironmentFault):
+    """The page stopped answering."""
+
+
+@dataclass(frozen=True, slots=True)
+class Display:
+    """What the page is drawn on, and how a screenshot of it is encoded."""
+
+    width: int = 1280  # CSS pixels
+    height: int = 720
+    scale: float = 1.0  # device pixels per CSS pixel
+    image_format: Literal["jpeg", "png"] = "jpeg"
+    jpeg_quality: int = 85
+
+    @property
+    def mime(self) -> str:
+        return f"image/{self.image_format}"
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A rectangle in CSS pixels."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+class Tab:
+    def __init__(self, page: Page, cdp: CDPSession, display: Display) -> None:
+        self.page = page
+        self.display = display
+        self._cdp = cdp
+        self.crashed = False
+        page.on("crash", self._on_crash)
+
+    @classmethod
+    async def open(cls, page: Page, display: Display) -> Tab:
+        cdp = await page.context.new_cdp_session(page)
+        tab = cls(page, cdp, display)
+        await tab.send(
+            "Emulation.setDeviceMetricsOverride",
+            width=display.width,
+            height=display.height,
+            deviceScaleFactor=display.scale,
+            mobile=False,
+        )
+        return tab
+
+    def _on_crash(self, _: Page) -> None:
+        self.crashed = True
+
+    # ------------------------------------------------------------------------------------------------- the protocol
+
+    async def send(self, method: str, /, *, timeout: float = 15.0, **parameters: Any) -> Any:
+        """One protocol call, with its failures sorted into crash, hang and loss of the browser."""
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._cdp.send(method, parameters)
+        except TimeoutError as error:
+            raise PageHang(f"The page did not answer {method} within {timeout:g} s.") from error
+        except PlaywrightError as error:
+            if self.crashed or "crash" in str(error).lower():
+                raise PageCrash(f"The page's process died during {method}.") from error
+            raise EnvironmentFault(f"{method} failed: {first_line(error)}") from error
+
+    async def evaluate(self, expression: str, *, timeout: float = 15.0) -> Any:
+        """The value of a JavaScript expression (promises are awaited). Large results: return one JSON string."""
+        reply = await self.send(
+            "Runtime.evaluate",
+            timeout=timeout,
+            expression=expression,
+            returnByValue=True,
+            awaitPromise=True,
+        )
+        if failure := reply.get("exceptionDetails"):
+            what = failure.get("exception", {}).get("description") or failure.get("text", "")
+            raise EnvironmentFault(
+                f"A script failed in the page: {what.splitlines()[0] if what else expression}"
+            )
+        return reply["result"].get("value")
+
+    async def evaluate_json(self, expression: str, *, timeout: float = 15.0) -> Any:
+        """Like `evaluate`, the result passed as one string: far cheaper than an object for anything large."""
+        return json.loads(await self.evaluate(f"JSON.stringify({expression})", timeout=timeout))
+
+    async def screenshot(self, clip: Box | None = None, *, timeout: float = 15.0) -> bytes:
+        """The viewport (or `clip`, in document coordinates) in device pixels, encoded as the display says."""
+        parameters: dict[str, Any] = {"format": self.display.image_format}
+        if self.display.image_format == "jpeg":
+            parameters["quality"] = self.display.jpeg_quality
+        else:
+            parameters["optimizeForSpeed"] = True
+        if clip is not None:
+            parameters["clip"] = {
+                "x": clip.x,
+                "y": clip.y,
+                "width": clip.width,
+                "height": clip.height,
+                "scale": 1,
+            }
+        reply = await self.send("Page.captureScreenshot", timeout=timeout, **parameters)
+        return base64.b64decode(reply["data"])
+
+    # ------------------------------------------------------------------------------------------------------ the hands
+
+    async def move(self, x: float, y: float) -> None:
+        await self.send("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+
+    async def click(self, x: float, y: float, *, button: Button = "left", count: int = 1) -> None:
+        """Move there, press and release. The events are sent in one go; the browser keeps their order."""
+        events: list[dict[str, Any]] = [{"type": "mouseMoved"}]
+        for nth in range(1, count + 1):
+            pressed = {"button": button, "clickCount": nth}
+            events += [{"type": "mousePressed", "buttons": _BUTTONS[button], **pressed}]
+            events += [{"type": "mouseReleased", "buttons": 0, **pressed}]
+        await asyncio.gather(*(self.send("Input.dispatchMouseEvent", x=x, y=y, **event) for event in events))
+
+    async def wheel(self, x: float, y: float, dx: float, dy: float) -> None:
+        await self.send("Input.dispatchMouseEvent", type="mouseWheel", x=x, y=y, deltaX=dx, deltaY=dy)
+
+    async def drag(self, x1: float, y1: float, x2: float, y2: float, *, moves: int = 8) -> None:
+        """Press, travel in several moves (pages ignore jumps), release. Playwright turns it into HTML5 drag-and-drop."""
+        mouse = self.page.mouse
+        await mouse.move(x1, y1)
+        await mouse.down()
+        await mouse.move(x2, y2, steps=moves)
+        await mouse.up()
+
+    async def press(self, *keys: str) -> None:
+        await self.page.keyboard.press("+".join(keys))
+
+    async def type(self, text: str) -> None:
+        await self.page.keyboard.type(text)
+
+    async def insert(self, text: str) -> None:
+        await self.send("Input.insertText", text=text)
+
+
+_BUTTONS = {"left": 1, "right": 2, "middle": 4}
