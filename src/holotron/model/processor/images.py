@@ -1,0 +1,146 @@
+"""Bytes from anywhere to clean RGB pixels, and pixels to the tiles of the vision tower.
+
+Decoding trusts nothing: size is read from the header and checked before a pixel is unpacked, only five formats
+are tried, and whatever goes wrong inside a decoder comes out as one `InputError`. What arrives is always plain
+8-bit RGB: the first frame of an animation, rotated as its EXIF says, 16-bit greys scaled down (not clipped), CMYK
+converted, transparency laid over white as a browser would.
+
+Resizing is bicubic with antialiasing in float32, as the published processor does, then rounded and clamped to
+bytes. The published code keeps the floats, including the overshoot beyond black and white beside sharp edges; the
+serving stacks clamp it, and so do we: a byte is what can be hashed, cached and moved at a quarter of the cost.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps
+from torch import Tensor
+from torch.nn.functional import interpolate
+
+from holotron.errors import InputError
+from holotron.model.processor.tiling import ImageConfig, patch_grid, tile_grid
+
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
+
+
+@dataclass(frozen=True)
+class ImageLimits:
+    """What an image may cost before it is refused. The defaults admit an 8K screenshot."""
+
+    max_bytes: int = 32 * 2**20
+    max_pixels: int = 2**25
+    max_side: int = 16_384
+
+
+def decode_image(data: bytes, limits: ImageLimits | None = None) -> np.ndarray:
+    """Encoded image to uint8 RGB [height, width, 3]. Anything else raises `InputError`."""
+    limits = limits or ImageLimits()
+    if not data:
+        raise InputError("the image is empty (0 bytes)")
+    if len(data) > limits.max_bytes:
+        raise InputError(f"the image has {len(data):,} bytes; the limit is {limits.max_bytes:,}")
+    try:
+        # Pillow's decoders raise almost anything on broken files (OSError, SyntaxError, struct.error,
+        # ValueError, MemoryError, ...), so everything that is not ours means "unreadable".
+        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+            _check_size(*image.size, limits)
+            image.load()
+            return _to_rgb(_upright(image))
+    except InputError:
+        raise
+    except Image.UnidentifiedImageError:
+        raise InputError(f"the image is none of {', '.join(FORMATS)}, or its header is broken") from None
+    except Image.DecompressionBombError:
+        raise InputError(f"the image has more pixels than the limit of {limits.max_pixels:,}") from None
+    except Exception as error:
+        raise InputError(f"the image cannot be decoded: {error or type(error).__name__}") from error
+
+
+def _check_size(width: int, height: int, limits: ImageLimits) -> None:
+    if min(width, height) < 1:
+        raise InputError(f"the image is {width}x{height}: it has no pixels")
+    if max(width, height) > limits.max_side:
+        raise InputError(f"the image is {width}x{height}; no side may exceed {limits.max_side:,} pixels")
+    if width * height > limits.max_pixels:
+        raise InputError(f"the image is {width}x{height}; the limit is {limits.max_pixels:,} pixels")
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    try:
+        return ImageOps.exif_transpose(image)
+    except Exception:  # broken metadata is no reason to refuse a good picture
+        return image
+
+
+def _to_rgb(image: Image.Image) -> np.ndarray:
+    if image.mode.startswith("I"):
+        # 16-bit greys. Pillow's own conversion clips at 255 and makes nearly everything white.
+        grey = (np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8)
+        return np.repeat(grey[:, :, None], 3, axis=2)
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        backdrop = Image.new("RGBA", image.size, "white")
+        image = Image.alpha_composite(backdrop, image)
+    return np.array(image.convert("RGB"))
+
+
+def check_pixels(image: np.ndarray, limits: ImageLimits | None = None) -> np.ndarray:
+    """An array that claims to be an RGB image, or an `InputError` that says why it is none."""
+    if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:
+        raise InputError(
+            f"an image array must be uint8 [height, width, 3], found {image.dtype} {list(image.shape)}"
+        )
+    _check_size(image.shape[1], image.shape[0], limits or ImageLimits())
+    return image
+
+
+def to_tiles(image: np.ndarray | Tensor, config: ImageConfig) -> Tensor:
+    """uint8 RGB [height, width, 3] to uint8 tiles [n, 3, tile, tile], thumbnail last.
+
+    At dynamic resolution it is one picture [1, 3, rows * patch, columns * patch]. Tensors stay on their device.
+    """
+    pixels = torch.as_tensor(image).permute(2, 0, 1)[None]
+    height, width = pixels.shape[-2:]
+    if config.dynamic:
+        columns, rows = patch_grid(width, height, config)
+        return _resize(pixels, rows * config.patch_size, columns * config.patch_size)
+    columns, rows = tile_grid(width, height, config)
+    size = config.tile_size
+    sheet = _resize(pixels, rows * size, columns * size)
+    tiles = sheet.view(3, rows, size, columns, size).permute(1, 3, 0, 2, 4).reshape(-1, 3, size, size)
+    if config.use_thumbnail and len(tiles) > 1:
+        tiles = torch.cat([tiles, _resize(pixels, size, size)])
+    return tiles
+
+
+def _resize(pixels_1chw: Tensor, height: int, width: int) -> Tensor:
+    if pixels_1chw.shape[-2:] == (height, width):
+        return pixels_1chw.contiguous()
+    resized = interpolate(
+        pixels_1chw.float().contiguous(), size=(height, width), mode="bicubic", antialias=True
+    )
+    return resized.round_().clamp_(0, 255).to(torch.uint8)
+
+
+def normalise(tiles: Tensor, config: ImageConfig, dtype: torch.dtype = torch.float32) -> Tensor:
+    """uint8 tiles to what the tower reads: (pixel / 255 - mean) / std, in fp32, on the tiles' own device."""
+    mean = torch.tensor(config.mean, device=tiles.device)[:, None, None]
+    std = torch.tensor(config.std, device=tiles.device)[:, None, None]
+    return ((tiles.float() / 255 - mean) / std).to(dtype)
+
+
+def tile_keys(tiles: Tensor) -> list[bytes]:
+    """One 16-byte key per tile from its shape and content alone, so equal tiles of any two sessions share it."""
+    shape = repr(tuple(tiles.shape[1:])).encode()
+
+    def key(tile: np.ndarray) -> bytes:
+        digest = hashlib.blake2b(shape, digest_size=16)
+        digest.update(tile.data)
+        return digest.digest()
+
+    return [key(tile) for tile in tiles.cpu().contiguous().numpy()]

@@ -1,0 +1,194 @@
+"""How an image of any size becomes squares the vision tower can read. Pure arithmetic: no pixels here.
+
+Two rules exist in the family, and the checkpoint's `config.json` says which one it was trained with.
+
+**Tiles** (Holotron-12B): the image is stretched onto the grid of tiles whose shape is nearest to its own, at
+most `max_tiles` of them, and one thumbnail of the whole image follows. A 1920x1080 screenshot becomes 4x2 tiles
+and a thumbnail: 9 tiles of 256 tokens. The rule has a cliff worth knowing: 1280x720 is *shrunk* to 2x1 tiles
+(768 tokens) while 1280x800 becomes 3x2 (1792 tokens).
+
+**Dynamic resolution** (Nemotron 3 Nano Omni): one resize to a whole number of patches, near the image's own
+size, with a least and a greatest number of patches; no tiles, no thumbnail.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from holotron.errors import ConfigError
+
+CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
+CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
+
+
+@dataclass(frozen=True)
+class ImageConfig:
+    """What the vision tower expects of its pixels."""
+
+    tile_size: int = 512
+    patch_size: int = 16
+    downsample: int = 2  # a square of this many patches a side becomes one token
+    max_tiles: int = 12  # the thumbnail comes on top
+    use_thumbnail: bool = True
+    mean: tuple[float, float, float] = CLIP_MEAN
+    std: tuple[float, float, float] = CLIP_STD
+    # Both set: dynamic resolution instead of tiles. A greatest number of 0 means no cap.
+    min_patches: int | None = None
+    max_patches: int | None = None
+
+    def __post_init__(self) -> None:
+        step = self.patch_size * self.downsample
+        if min(self.tile_size, self.patch_size, self.downsample, self.max_tiles) < 1:
+            raise ConfigError(f"tile, patch, downsampling and tile count must be positive: {self}")
+        if self.tile_size % step:
+            raise ConfigError(
+                f"tile size {self.tile_size} is not a multiple of patch size {self.patch_size} x "
+                f"downsampling {self.downsample}; tokens would not fill the tile"
+            )
+        if len(self.mean) != 3 or len(self.std) != 3 or min(self.std) <= 0:
+            raise ConfigError(
+                f"mean and std need three channels each, std above zero: {self.mean}, {self.std}"
+            )
+        if (self.min_patches is None) != (self.max_patches is None):
+            raise ConfigError("dynamic resolution needs both a least and a greatest number of patches")
+
+    @property
+    def dynamic(self) -> bool:
+        return self.min_patches is not None
+
+    @property
+    def tokens_per_tile(self) -> int:
+        return (self.tile_size // self.patch_size // self.downsample) ** 2
+
+    def tokens(self, height: int, width: int) -> int:
+        """Tokens of one picture at its final size: a tile, or a whole image at dynamic resolution."""
+        step = self.patch_size * self.downsample
+        return (height // step) * (width // step)
+
+    @classmethod
+    def from_hf(cls, config: Mapping[str, Any]) -> ImageConfig:
+        """From a checkpoint's `config.json` or `preprocessor_config.json`; what is absent keeps its default."""
+        given: dict[str, Any] = {}
+
+        def take(name: str, *keys: str) -> None:
+            for key in keys:
+                if config.get(key) is not None:
+                    given[name] = config[key]
+                    return
+
+        take("tile_size", "force_image_size", "image_size")
+        take("patch_size", "patch_size")
+        take("max_tiles", "max_num_tiles")
+        take("use_thumbnail", "use_thumbnail")
+        take("mean", "norm_mean", "image_mean")
+        take("std", "norm_std", "image_std")
+        take("min_patches", "min_num_patches")
+        take("max_patches", "max_num_patches")
+        if isinstance(args := (config.get("vision_config") or {}).get("args"), Mapping):
+            # The patch range sits here in Omni checkpoints; its presence is what selects dynamic resolution.
+            given |= {
+                name: args[key]
+                for name, key in (("min_patches", "min_num_patches"), ("max_patches", "max_num_patches"))
+                if args.get(key) is not None
+            }
+        if (ratio := config.get("downsample_ratio")) is not None:
+            given["downsample"] = round(1 / _number("downsample_ratio", ratio))
+        for name in ("mean", "std"):
+            if name in given:
+                given[name] = tuple(_number(name, value) for value in given[name])
+        for name in given.keys() - {"mean", "std", "use_thumbnail"}:
+            given[name] = int(_number(name, given[name]))
+        if "min_patches" in given:
+            given.setdefault("max_patches", 0)
+        return cls(**given)
+
+    def to_hf(self) -> dict[str, Any]:
+        """The same values under the names of a `preprocessor_config.json`."""
+        values: dict[str, Any] = {
+            "image_size": self.tile_size,
+            "patch_size": self.patch_size,
+            "downsample_ratio": 1 / self.downsample,
+            "max_num_tiles": self.max_tiles,
+            "use_thumbnail": self.use_thumbnail,
+            "norm_mean": list(self.mean),
+            "norm_std": list(self.std),
+        }
+        if self.dynamic:
+            values |= {"min_num_patches": self.min_patches, "max_num_patches": self.max_patches}
+        return values
+
+
+def _number(name: str, value: Any) -> float:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float))
+        or not math.isfinite(value)
+        or value < 0
+    ):
+        raise ConfigError(f"the image setting {name} must be a number, found {value!r}")
+    return value
+
+
+@cache
+def _grids(max_tiles: int) -> tuple[tuple[int, int], ...]:
+    """Every (columns, rows) with at most `max_tiles` tiles, smallest area first."""
+    grids = ((c, r) for c in range(1, max_tiles + 1) for r in range(1, max_tiles + 1) if c * r <= max_tiles)
+    return tuple(sorted(grids, key=lambda grid: grid[0] * grid[1]))
+
+
+def tile_grid(width: int, height: int, config: ImageConfig) -> tuple[int, int]:
+    """(columns, rows) of tiles: the grid nearest in shape; of equals the largest that is half filled."""
+    aspect = width / height
+    best, best_miss = (1, 1), math.inf
+    for columns, rows in _grids(config.max_tiles):
+        miss = abs(aspect - columns / rows)
+        half_filled = width * height > 0.5 * config.tile_size**2 * columns * rows
+        if miss < best_miss or (miss == best_miss and half_filled):
+            best, best_miss = (columns, rows), miss
+    return best
+
+
+def tile_count(width: int, height: int, config: ImageConfig) -> int:
+    """Tiles of an image, its thumbnail included."""
+    columns, rows = tile_grid(width, height, config)
+    return columns * rows + (config.use_thumbnail and columns * rows > 1)
+
+
+def patch_grid(width: int, height: int, config: ImageConfig) -> tuple[int, int]:
+    """(columns, rows) of patches at dynamic resolution, both multiples of the downsampling."""
+    if config.min_patches is None:
+        raise ConfigError("this model cuts its images into tiles; it has no dynamic resolution")
+    least, most = config.min_patches, config.max_patches or math.inf
+    # Half to even, as published: a side of an even number of patches stays, of an odd number gains one.
+    columns = round(width / config.patch_size + 0.5)
+    rows = round(height / config.patch_size + 0.5)
+
+    shrink = min(math.sqrt(most / (columns * rows)), 1.0)
+    # A thread-thin image must not shrink to nothing on its short side.
+    columns, rows = max(1, math.floor(shrink * columns)), max(1, math.floor(shrink * rows))
+    if columns * rows < least < most:
+        grow = math.sqrt(least / (columns * rows))
+        columns, rows = math.ceil(grow * columns), math.ceil(grow * rows)
+
+    step = config.downsample
+    rows = _even_out(rows, step, fits=lambda new: new * columns <= most)
+    columns = _even_out(columns, step, fits=lambda new: new * rows <= most)
+    return columns, rows
+
+
+def _even_out(side: int, step: int, fits: Callable[[int], bool]) -> int:
+    """The next multiple of `step`, upwards if that still fits the budget."""
+    up = -(-side // step) * step
+    return up if fits(up) else max(step, side // step * step)
+
+
+def image_tokens(width: int, height: int, config: ImageConfig) -> int:
+    """Tokens an image of this size costs, without the two tags around it."""
+    if config.dynamic:
+        columns, rows = patch_grid(width, height, config)
+        return (columns // config.downsample) * (rows // config.downsample)
+    return tile_count(width, height, config) * config.tokens_per_tile
