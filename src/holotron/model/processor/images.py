@@ -1,13 +1,14 @@
 """Bytes from anywhere to clean RGB pixels, and pixels to the tiles of the vision tower.
 
-Decoding trusts nothing: size is read from the header and checked before a pixel is unpacked, only five formats
-are tried, and whatever goes wrong inside a decoder comes out as one `InputError`. What arrives is always plain
-8-bit RGB: the first frame of an animation, rotated as its EXIF says, 16-bit greys scaled down (not clipped), CMYK
-converted, transparency laid over white as a browser would.
+Decoding trusts nothing: size is read from the header and checked before a pixel is unpacked, only five
+formats are tried, and whatever goes wrong inside a decoder comes out as one `InputError`. What arrives is
+always plain 8-bit RGB: the first frame of an animation, rotated as its EXIF says, 16-bit greys scaled down
+(not clipped), CMYK converted, transparency laid over white as a browser would.
 
-Resizing is bicubic with antialiasing in float32, as the published processor does, then rounded and clamped to
-bytes. The published code keeps the floats, including the overshoot beyond black and white beside sharp edges; the
-serving stacks clamp it, and so do we: a byte is what can be hashed, cached and moved at a quarter of the cost.
+Resizing is bicubic with antialiasing in float32, as the published processor does, then rounded and clamped
+to bytes. The published code keeps the floats, including the overshoot beyond black and white beside sharp
+edges; the serving stacks clamp it, and so do we: a byte is what can be hashed, cached and moved at a
+quarter of the cost.
 """
 
 from __future__ import annotations
@@ -102,7 +103,8 @@ def check_pixels(image: np.ndarray, limits: ImageLimits | None = None) -> np.nda
 def to_tiles(image: np.ndarray | Tensor, config: ImageConfig) -> Tensor:
     """uint8 RGB [height, width, 3] to uint8 tiles [n, 3, tile, tile], thumbnail last.
 
-    At dynamic resolution it is one picture [1, 3, rows * patch, columns * patch]. Tensors stay on their device.
+    At dynamic resolution it is one picture [1, 3, rows * patch, columns * patch]. Tensors stay on their
+    device.
     """
     pixels = torch.as_tensor(image).permute(2, 0, 1)[None]
     height, width = pixels.shape[-2:]
@@ -135,7 +137,7 @@ def normalise(tiles: Tensor, config: ImageConfig, dtype: torch.dtype = torch.flo
 
 
 def tile_keys(tiles: Tensor) -> list[bytes]:
-    """One 16-byte key per tile from its shape and content alone, so equal tiles of any two sessions share it."""
+    """One 16-byte key per tile, from shape and content alone: equal tiles of any two sessions share it."""
     shape = repr(tuple(tiles.shape[1:])).encode()
 
     def key(tile: np.ndarray) -> bytes:

@@ -2,10 +2,10 @@
 
 Two rules exist in the family, and the checkpoint's `config.json` says which one it was trained with.
 
-**Tiles** (Holotron-12B): the image is stretched onto the grid of tiles whose shape is nearest to its own, at
-most `max_tiles` of them, and one thumbnail of the whole image follows. A 1920x1080 screenshot becomes 4x2 tiles
-and a thumbnail: 9 tiles of 256 tokens. The rule has a cliff worth knowing: 1280x720 is *shrunk* to 2x1 tiles
-(768 tokens) while 1280x800 becomes 3x2 (1792 tokens).
+**Tiles** (Holotron-12B): the image is stretched onto the grid of tiles whose shape is nearest to its own,
+at most `max_tiles` of them, and one thumbnail of the whole image follows. A 1920x1080 screenshot becomes
+4x2 tiles and a thumbnail: 9 tiles of 256 tokens. The rule has a cliff worth knowing: 1280x720 is *shrunk*
+to 2x1 tiles (768 tokens) while 1280x800 becomes 3x2 (1792 tokens).
 
 **Dynamic resolution** (Nemotron 3 Nano Omni): one resize to a whole number of patches, near the image's own
 size, with a least and a greatest number of patches; no tiles, no thumbnail.
@@ -71,7 +71,7 @@ class ImageConfig:
 
     @classmethod
     def from_hf(cls, config: Mapping[str, Any]) -> ImageConfig:
-        """From a checkpoint's `config.json` or `preprocessor_config.json`; what is absent keeps its default."""
+        """From a checkpoint's `config.json` or `preprocessor_config.json`; the absent keeps its default."""
         given: dict[str, Any] = {}
 
         def take(name: str, *keys: str) -> None:

@@ -1,0 +1,67 @@
+"""Causal grouped-query attention in torch.
+
+Legend: T tokens, H query heads, K key/value heads, D head dim, L tokens in view. The cache is [pages, page_size, K, D].
+Nothing here encodes position: rotary embeddings, where a model has them, are applied before.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from holotron.kernels.layout import Layout
+
+
+def attend(
+    q_THD: Tensor,
+    k_TKD: Tensor,
+    v_TKD: Tensor,
+    cache: tuple[Tensor, Tensor] | None,
+    layout: Layout,
+    scale: float,
+) -> Tensor:
+    """Store the new keys and values, then let every token see all earlier tokens of its own sequence and itself."""
+    if cache is None:
+        pieces = zip(*(t.split(layout.lengths) for t in (q_THD, k_TKD, v_TKD)), strict=True)
+        return torch.cat([_causal(q, k, v, scale) for q, k, v in pieces])
+    keys, values = cache
+    place = (layout.slots_T // layout.page_size, layout.slots_T % layout.page_size)
+    keys[place] = k_TKD.to(keys.dtype)
+    values[place] = v_TKD.to(values.dtype)
+    outputs = []
+    for s, q in enumerate(q_THD.split(layout.lengths)):
+        seen = layout.contexts[s] + layout.lengths[s]
+        k = _gather(keys, layout, s, seen).to(q.dtype)
+        v = _gather(values, layout, s, seen).to(q.dtype)
+        outputs.append(_causal(q, k, v, scale))
+    return torch.cat(outputs)
+
+
+def _gather(cache: Tensor, layout: Layout, sequence: int, seen: int) -> Tensor:
+    pages = -(-seen // layout.page_size)
+    if pages == 1:  # no copy when everything lies in one page
+        return cache[layout.pages_SM[sequence, 0], :seen]
+    return cache[layout.pages_SM[sequence, :pages]].flatten(0, 1)[:seen]
+
+
+def _causal(q_tHD: Tensor, k_LKD: Tensor, v_LKD: Tensor, scale: float) -> Tensor:
+    """The last t of L tokens look at everything up to themselves."""
+    t, heads, dim = q_tHD.shape
+    seen, kv_heads = k_LKD.shape[:2]
+    k, v = k_LKD.transpose(0, 1)[None], v_LKD.transpose(0, 1)[None]
+    if t == 1:
+        # The query heads of a group take the place of query tokens: no key is repeated.
+        out = F.scaled_dot_product_attention(
+            q_tHD.view(1, kv_heads, heads // kv_heads, dim), k, v, scale=scale
+        )
+        return out.reshape(1, heads, dim)
+    q = q_tHD.transpose(0, 1)[None]
+    mask = None
+    if t != seen:
+        rows = torch.arange(seen - t, seen, device=q.device)
+        mask = rows[:, None] >= torch.arange(seen, device=q.device)
+    out = F.scaled_dot_product_attention(
+        q, k, v, attn_mask=mask, is_causal=mask is None, scale=scale, enable_gqa=heads != kv_heads
+    )
+    return out[0].transpose(0, 1)

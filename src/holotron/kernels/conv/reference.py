@@ -1,0 +1,75 @@
+"""Causal depthwise convolution in torch.
+
+Legend: T tokens, S sequences, R state rows, C channels, K taps. The memory is stored oldest first, [R, K-1, C].
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from holotron.kernels.layout import Layout
+
+
+def causal_conv(
+    x_TC: Tensor, weight_CK: Tensor, bias_C: Tensor | None, state_RKC: Tensor | None, layout: Layout
+) -> Tensor:
+    """silu(bias + sum_k weight[k] * x[t-K+1+k]); inputs before a sequence's first token come from `state_RKC`, which
+    is updated in place. Without a state they are zero and nothing is remembered."""
+    d = layout.num_decodes
+    if d == layout.num_sequences and state_RKC is not None:
+        return _decode(x_TC, weight_CK, bias_C, state_RKC, layout)
+    if d == 0:
+        return _prefill(x_TC, weight_CK, bias_C, state_RKC, layout)
+    assert state_RKC is not None, "a decode needs a state"
+    return torch.cat(
+        [
+            _decode(x_TC[:d], weight_CK, bias_C, state_RKC, layout),
+            _prefill(x_TC[d:], weight_CK, bias_C, state_RKC, layout.prefill_part),
+        ]
+    )
+
+
+def _decode(
+    x_BC: Tensor, weight_CK: Tensor, bias_C: Tensor | None, state_RKC: Tensor, layout: Layout
+) -> Tensor:
+    rows = layout.rows_S[: x_BC.shape[0]]
+    window_BKC = torch.cat([state_RKC[rows], x_BC[:, None]], dim=1)
+    y_BC = (window_BKC * weight_CK.T).sum(dim=1)
+    if bias_C is not None:
+        y_BC = y_BC + bias_C
+    state_RKC[rows] = window_BKC[:, 1:]
+    return F.silu(y_BC)
+
+
+def _prefill(
+    x_TC: Tensor, weight_CK: Tensor, bias_C: Tensor | None, state_RKC: Tensor | None, layout: Layout
+) -> Tensor:
+    taps = weight_CK.shape[1]
+    memory = taps - 1
+    # One long row in which every sequence is preceded by its own memory: then each tap is a shifted view of it.
+    pieces: list[Tensor] = []
+    blank = x_TC.new_zeros(memory, x_TC.shape[1])
+    for row, piece in zip(layout.rows, x_TC.split(layout.lengths), strict=True):
+        pieces += [blank if state_RKC is None else state_RKC[row], piece]
+    line = torch.cat(pieces)
+    count = line.shape[0] - memory
+    y = line[:count] * weight_CK[:, 0]
+    for k in range(1, taps):
+        y = torch.addcmul(y, line[k : k + count], weight_CK[:, k])
+    if bias_C is not None:
+        y = y + bias_C
+    if len(layout.lengths) > 1:  # drop the outputs that sit on the seams between sequences
+        kept: list[Tensor] = []
+        begin = 0
+        for length in layout.lengths:
+            kept.append(y[begin : begin + length])
+            begin += length + memory
+        y = torch.cat(kept)
+    if state_RKC is not None:
+        end = 0
+        for row, length in zip(layout.rows, layout.lengths, strict=True):
+            end += memory + length
+            state_RKC[row] = line[end - memory : end]
+    return F.silu(y)

@@ -1,0 +1,28 @@
+"""RMS norms in torch.
+
+Legend: T tokens, D width, G groups.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def _at_least_fp32(x: Tensor) -> Tensor:
+    return x if x.dtype in (torch.float32, torch.float64) else x.float()
+
+
+def rms_norm(x_TD: Tensor, weight_D: Tensor, eps: float) -> Tensor:
+    """x / rms(x) * weight. Statistics and the product with the weight in fp32, one rounding at the end."""
+    x = _at_least_fp32(x_TD)
+    return F.rms_norm(x, x.shape[-1:], _at_least_fp32(weight_D), eps).to(x_TD.dtype)
+
+
+def gated_rms_norm(y_TD: Tensor, gate_TD: Tensor, weight_D: Tensor, groups: int, eps: float) -> Tensor:
+    """Gate first, then normalise each of `groups` slices of the channels on its own."""
+    y = _at_least_fp32(y_TD) * F.silu(_at_least_fp32(gate_TD))
+    grouped = y.unflatten(-1, (groups, -1))
+    normed = F.rms_norm(grouped, grouped.shape[-1:], None, eps).flatten(-2)
+    return (normed * _at_least_fp32(weight_D)).to(gate_TD.dtype)

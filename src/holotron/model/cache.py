@@ -1,0 +1,185 @@
+"""What the network remembers, as plain tensors.
+
+`Cache` is storage only: recurrent state by *row*, keys and values by *page*. Rows and pages are slow-index first, so
+that one session's state is one contiguous block (one copy to swap it out) and so is one page across all layers.
+The engine hands out rows and pages itself. `DecoderState` is the ready-made owner for everybody else: a batch of
+sequences, each with one row and room for `capacity` tokens.
+
+Legend: R rows, L layers of a kind, H heads, P head dim, N state size, C conv channels, K taps,
+Z pages, z page size, k key/value heads, D attention head dim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from holotron.errors import CapacityError, CheckpointError
+from holotron.kernels.layout import Layout
+from holotron.model.config import DecoderConfig
+
+
+@dataclass(frozen=True, eq=False)
+class Cache:
+    ssm_RLHPN: Tensor  # fp32 unless asked otherwise: 16-bit states drift
+    conv_RLKC: Tensor  # the last K-1 inputs of each convolution, oldest first
+    kv_ZL2zkD: Tensor  # keys at [:, :, 0], values at [:, :, 1]
+
+    def __post_init__(self) -> None:
+        # Per-layer views are made once: slicing them in every forward pass would cost more than some of the layers.
+        mamba = list(zip(self.conv_RLKC.unbind(1), self.ssm_RLHPN.unbind(1), strict=True))
+        attention = [tuple(layer.unbind(1)) for layer in self.kv_ZL2zkD.unbind(1)]
+        object.__setattr__(self, "_layers", (mamba, attention))
+
+    def mamba(self, i: int) -> tuple[Tensor, Tensor]:
+        """Convolution memory and state of the i-th Mamba layer."""
+        return self._layers[0][i]  # type: ignore[attr-defined, no-any-return]
+
+    def attention(self, i: int) -> tuple[Tensor, Tensor]:
+        """Keys and values of the i-th attention layer."""
+        return self._layers[1][i]  # type: ignore[attr-defined, no-any-return]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(t.nbytes for t in (self.ssm_RLHPN, self.conv_RLKC, self.kv_ZL2zkD))
+
+    @staticmethod
+    def allocate(
+        config: DecoderConfig,
+        *,
+        rows: int,
+        pages: int,
+        page_size: int,
+        dtype: torch.dtype = torch.float32,
+        state_dtype: torch.dtype | None = None,
+        kv_dtype: torch.dtype | None = None,
+        device: torch.device | str = "cpu",
+    ) -> Cache:
+        state_dtype = state_dtype or torch.promote_types(dtype, torch.float32)
+        m, a = config.mamba, config.attention
+        mambas, attentions = len(config.layers("M")), len(config.layers("*"))
+        ssm = (rows, mambas, m.heads, m.head_dim, m.state) if m else (rows, 0, 0, 0, 0)
+        conv = (rows, mambas, m.kernel - 1, m.conv_channels) if m else (rows, 0, 0, 0)
+        kv = (
+            (pages, attentions, 2, page_size, a.kv_heads, a.head_dim) if a else (pages, 0, 2, page_size, 0, 0)
+        )
+        return Cache(
+            torch.zeros(ssm, dtype=state_dtype, device=device),
+            torch.zeros(conv, dtype=dtype, device=device),
+            torch.zeros(kv, dtype=kv_dtype or dtype, device=device),
+        )
+
+
+class DecoderState:
+    """The memory of a batch of sequences: start empty, pass it to `forward`, copy, pick rows, save, load."""
+
+    def __init__(
+        self,
+        config: DecoderConfig,
+        batch: int,
+        *,
+        capacity: int = 256,
+        dtype: torch.dtype = torch.float32,
+        state_dtype: torch.dtype | None = None,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.config = config
+        self.lengths = [0] * batch
+        self.cache = Cache.allocate(
+            config,
+            rows=batch,
+            pages=batch,
+            page_size=capacity,
+            dtype=dtype,
+            state_dtype=state_dtype,
+            device=device,
+        )
+
+    @property
+    def batch(self) -> int:
+        return len(self.lengths)
+
+    @property
+    def capacity(self) -> int:
+        return self.cache.kv_ZL2zkD.shape[3]
+
+    @property
+    def nbytes(self) -> int:
+        return self.cache.nbytes
+
+    def reserve(self, capacity: int) -> None:
+        """Make room for at least this many tokens per sequence."""
+        if capacity <= self.capacity:
+            return
+        if capacity > self.config.max_positions:
+            raise CapacityError(
+                f"{capacity} tokens do not fit the model's context of {self.config.max_positions}"
+            )
+        size = min(max(capacity, 2 * self.capacity), self.config.max_positions)
+        old = self.cache.kv_ZL2zkD
+        grown = old.new_zeros(*old.shape[:3], size, *old.shape[4:])
+        grown[:, :, :, : old.shape[3]] = old
+        self.cache = Cache(self.cache.ssm_RLHPN, self.cache.conv_RLKC, grown)
+
+    def advance(self, lengths: Sequence[int], rows: Sequence[int] | None = None) -> Layout:
+        """The layout of a batch that appends `lengths[i]` tokens to row `rows[i]`; the tokens count as seen from here
+        on. Rows of length one that have a context must come first to be computed as decodes."""
+        rows = list(rows) if rows is not None else list(range(len(lengths)))
+        contexts = [self.lengths[row] for row in rows]
+        self.reserve(max(c + n for c, n in zip(contexts, lengths, strict=True)))
+        for row, length in zip(rows, lengths, strict=True):
+            self.lengths[row] += length
+        return Layout.build(
+            lengths,
+            contexts=contexts,
+            rows=rows,
+            pages=[[row] for row in rows],
+            page_size=self.capacity,
+            device=self.cache.ssm_RLHPN.device,
+        )
+
+    def select(self, rows: Sequence[int]) -> DecoderState:
+        """A copy of some rows; a row may be named several times (to fork a sequence)."""
+        other = object.__new__(DecoderState)
+        other.config = self.config
+        other.lengths = [self.lengths[row] for row in rows]
+        index = torch.tensor(list(rows), device=self.cache.ssm_RLHPN.device)
+        c = self.cache
+        other.cache = Cache(c.ssm_RLHPN[index], c.conv_RLKC[index], c.kv_ZL2zkD[index])
+        return other
+
+    def clone(self) -> DecoderState:
+        return self.select(range(self.batch))
+
+    def save(self, path: str | Path) -> None:
+        c, used = self.cache, max(self.lengths, default=0)
+        tensors = {
+            "ssm": c.ssm_RLHPN,
+            "conv": c.conv_RLKC,
+            "kv": c.kv_ZL2zkD[:, :, :, :used].contiguous(),
+            "lengths": torch.tensor(self.lengths),
+        }
+        save_file(
+            tensors, str(path), metadata={"format": "holotron-decoder-state", "pattern": self.config.pattern}
+        )
+
+    @staticmethod
+    def load(config: DecoderConfig, path: str | Path, device: torch.device | str = "cpu") -> DecoderState:
+        tensors = load_file(str(path), device=str(device))
+        state = DecoderState(
+            config, len(tensors["lengths"]), capacity=1, dtype=tensors["conv"].dtype, device=device
+        )
+        for name, mine in (("ssm", state.cache.ssm_RLHPN), ("conv", state.cache.conv_RLKC)):
+            if tensors[name].shape != mine.shape:
+                raise CheckpointError(
+                    f"{path}: saved {name} has shape {list(tensors[name].shape)}, this model needs {list(mine.shape)}; "
+                    "it was saved by another model"
+                )
+        state.lengths = [int(n) for n in tensors["lengths"]]
+        state.cache = Cache(tensors["ssm"], tensors["conv"], tensors["kv"])
+        return state

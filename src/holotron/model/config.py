@@ -1,0 +1,165 @@
+"""What a model is, in plain frozen dataclasses. Reading and writing Hugging Face's `config.json` is in `hf_config`.
+
+A decoder is a string of letters, one mixer per layer, each wrapped in a norm and a residual connection:
+
+    M   Mamba-2            -   MLP            *   attention            E   mixture of experts
+
+Holotron-12B is `M-M-M-M*-M-M-M-M*-...`. A plain transformer layer is two letters, `*-`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from holotron.errors import ConfigError
+from holotron.model.processor.images import ImageConfig
+
+
+@dataclass(frozen=True)
+class MambaConfig:
+    heads: int
+    head_dim: int
+    state: int
+    groups: int
+    kernel: int = 4
+    conv_bias: bool = True
+    chunk: int = 128
+
+    @property
+    def inner(self) -> int:
+        return self.heads * self.head_dim
+
+    @property
+    def conv_channels(self) -> int:
+        return self.inner + 2 * self.groups * self.state
+
+    @property
+    def projected(self) -> int:
+        """Outputs of `in_proj`: gate, convolved channels, one step size per head."""
+        return self.inner + self.conv_channels + self.heads
+
+
+@dataclass(frozen=True)
+class AttentionConfig:
+    heads: int
+    kv_heads: int
+    head_dim: int
+    rope_theta: float | None = None  # None: no positions at all, as in Nemotron-H
+    qk_norm: bool = False
+
+
+@dataclass(frozen=True)
+class MLPConfig:
+    width: int
+    activation: Literal["relu2", "swiglu"] = "relu2"
+
+
+@dataclass(frozen=True)
+class MoEConfig:
+    experts: int
+    top_k: int
+    width: int
+    shared_width: int
+    scale: float = 1.0
+    groups: int = 1
+    top_groups: int = 1
+    normalise: bool = True
+    latent: int | None = None  # routed experts work in this smaller space when set
+
+
+@dataclass(frozen=True)
+class DecoderConfig:
+    vocab: int
+    hidden: int
+    pattern: str
+    mamba: MambaConfig | None = None
+    attention: AttentionConfig | None = None
+    mlp: MLPConfig | None = None
+    moe: MoEConfig | None = None
+    eps: float = 1e-5
+    tied_embeddings: bool = False
+    max_positions: int = 131_072
+
+    def __post_init__(self) -> None:
+        unknown = set(self.pattern) - set("M-*E")
+        if unknown or not self.pattern:
+            raise ConfigError(
+                f"layer pattern {self.pattern!r} may only hold the letters M - * E, found {unknown or 'nothing'}"
+            )
+        needs = {"M": self.mamba, "*": self.attention, "-": self.mlp, "E": self.moe}
+        for letter, part in needs.items():
+            if letter in self.pattern and part is None:
+                raise ConfigError(
+                    f"layer pattern {self.pattern!r} has {letter!r} but the configuration does not describe it"
+                )
+        if self.mamba and self.mamba.heads % self.mamba.groups:
+            raise ConfigError(
+                f"{self.mamba.heads} Mamba heads cannot be split into {self.mamba.groups} groups"
+            )
+        if self.attention and self.attention.heads % self.attention.kv_heads:
+            raise ConfigError(
+                f"{self.attention.heads} query heads cannot share {self.attention.kv_heads} key heads evenly"
+            )
+
+    def layers(self, letter: str) -> list[int]:
+        return [i for i, found in enumerate(self.pattern) if found == letter]
+
+
+@dataclass(frozen=True)
+class VisionConfig:
+    """A RADIO-style vision transformer."""
+
+    hidden: int = 1280
+    layers: int = 32
+    heads: int = 16
+    mlp: int = 5120
+    patch: int = 16
+    grid: int = 128  # side of the learned position table
+    prefix: int = 16  # class and register tokens, dropped after the last block
+    eps: float = 1e-6
+    # How the position table was resampled when the tower was trained; see docs/architecture.md, "Positions".
+    align_corners: bool = True
+
+
+@dataclass(frozen=True)
+class ProjectorConfig:
+    width: int = 20480
+    eps: float = 1e-5
+    shuffle: int = 2  # a square of shuffle x shuffle patches becomes one token
+
+
+@dataclass(frozen=True)
+class TokenIds:
+    image: int = 131_072
+    image_start: int = 131_073
+    image_end: int = 131_074
+    bos: int | None = 1
+    eos: tuple[int, ...] = (12,)
+    # Ids from here on are never sampled (image placeholders and padding rows); None: the whole vocabulary is text.
+    first_unsampled: int | None = 131_072
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    decoder: DecoderConfig
+    vision: VisionConfig | None = None
+    projector: ProjectorConfig | None = None
+    image: ImageConfig = field(default_factory=ImageConfig)
+    tokens: TokenIds = field(default_factory=TokenIds)
+    name: str = ""
+    family: Literal["nemotron_vl", "nemotron_h", "qwen3"] = "nemotron_vl"
+    raw: dict[str, Any] | None = field(
+        default=None, compare=False, repr=False
+    )  # the config.json it came from
+
+    def __post_init__(self) -> None:
+        if (self.vision is None) != (self.projector is None):
+            raise ConfigError("a vision tower and a projector belong together: give both or neither")
+
+    @property
+    def tokens_per_tile(self) -> int:
+        return self.image.tokens_per_tile
+
+    def with_decoder(self, **changes: Any) -> ModelConfig:
+        return replace(self, decoder=replace(self.decoder, **changes))

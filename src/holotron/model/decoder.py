@@ -1,0 +1,108 @@
+"""The language model: embeddings, a string of residual layers, a final norm and a head.
+
+    hidden = decoder(embeddings, layout, cache)        one function for training, prefill and decode
+    logits = decoder.logits(hidden)
+
+With `cache=None` nothing is remembered and gradients flow: that is training. With a cache, the rows and pages named in
+the layout are read and updated in place. See `kernels.layout` for how several sequences share one call.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from holotron.kernels.layout import Layout
+from holotron.model.cache import Cache, DecoderState
+from holotron.model.config import DecoderConfig
+from holotron.model.layers import MLP, Attention, Mamba2, MoE, RMSNorm
+
+
+def _mixer(letter: str, config: DecoderConfig) -> nn.Module:
+    if letter == "M" and config.mamba:
+        return Mamba2(config.hidden, config.mamba, config.eps)
+    if letter == "*" and config.attention:
+        return Attention(config.hidden, config.attention, config.eps)
+    if letter == "-" and config.mlp:
+        return MLP(config.hidden, config.mlp)
+    assert letter == "E" and config.moe, letter
+    return MoE(config.hidden, config.moe)
+
+
+class Layer(nn.Module):
+    def __init__(self, letter: str, config: DecoderConfig) -> None:
+        super().__init__()
+        self.norm = RMSNorm(config.hidden, config.eps)
+        self.mixer = _mixer(letter, config)
+
+    def forward(self, x_TD: Tensor, layout: Layout, cache: tuple[Tensor, Tensor] | None) -> Tensor:
+        return x_TD + self.mixer(self.norm(x_TD), layout, cache)
+
+
+class Backbone(nn.Module):
+    def __init__(self, config: DecoderConfig) -> None:
+        super().__init__()
+        self.embeddings = nn.Embedding(config.vocab, config.hidden)
+        self.layers = nn.ModuleList(Layer(letter, config) for letter in config.pattern)
+        self.norm_f = RMSNorm(config.hidden, config.eps)
+
+
+class Decoder(nn.Module):
+    def __init__(self, config: DecoderConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.backbone = Backbone(config)
+        self.lm_head = nn.Linear(config.hidden, config.vocab, bias=False)
+        if config.tied_embeddings:
+            self.lm_head.weight = self.backbone.embeddings.weight
+        self.checkpoint_layers = False  # trade compute for memory in training
+        # Which cache entry each layer uses: the n-th Mamba layer, the n-th attention layer, or none.
+        count = {"M": 0, "*": 0}
+        self._slot: list[tuple[str, int]] = []
+        for letter in config.pattern:
+            self._slot.append((letter, count.get(letter, -1)))
+            if letter in count:
+                count[letter] += 1
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.backbone.embeddings.weight.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.backbone.embeddings.weight.device
+
+    def new_state(
+        self, batch: int = 1, capacity: int = 256, state_dtype: torch.dtype | None = None
+    ) -> DecoderState:
+        return DecoderState(
+            self.config,
+            batch,
+            capacity=capacity,
+            dtype=self.dtype,
+            state_dtype=state_dtype,
+            device=self.device,
+        )
+
+    def embed(self, ids_T: Tensor) -> Tensor:
+        return self.backbone.embeddings(ids_T)
+
+    def forward(self, x_TD: Tensor, layout: Layout, cache: Cache | None = None) -> Tensor:
+        """Embeddings of T packed tokens to their final hidden vectors (normed, ready for `logits`)."""
+        for layer, (letter, slot) in zip(self.backbone.layers, self._slot, strict=True):
+            if cache is None:
+                if self.checkpoint_layers and torch.is_grad_enabled():
+                    x_TD = checkpoint(layer, x_TD, layout, None, use_reentrant=False)
+                else:
+                    x_TD = layer(x_TD, layout, None)
+            elif letter == "M":
+                x_TD = layer(x_TD, layout, cache.mamba(slot))
+            elif letter == "*":
+                x_TD = layer(x_TD, layout, cache.attention(slot))
+            else:
+                x_TD = layer(x_TD, layout, None)
+        return self.backbone.norm_f(x_TD)
+
+    def logits(self, hidden_TD: Tensor) -> Tensor:
+        return self.lm_head(hidden_TD)

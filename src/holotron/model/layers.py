@@ -1,0 +1,199 @@
+"""The four mixers and the norm. Module and parameter names are those of the published checkpoint.
+
+Legend: T packed tokens, D hidden, H heads, P head dim, G groups, N state, C conv channels, K taps, E experts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from holotron.kernels.attention import attend
+from holotron.kernels.conv import causal_conv
+from holotron.kernels.layout import Layout
+from holotron.kernels.norm import gated_rms_norm, rms_norm
+from holotron.kernels.scan import state_space_scan
+from holotron.model.config import AttentionConfig, MambaConfig, MLPConfig, MoEConfig
+
+
+class RMSNorm(nn.Module):
+    def __init__(self, size: int, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(size))
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        return rms_norm(x, self.weight, self.eps)
+
+
+class Mamba2(nn.Module):
+    def __init__(self, hidden: int, config: MambaConfig, eps: float) -> None:
+        super().__init__()
+        self.config = config
+        self.in_proj = nn.Linear(hidden, config.projected, bias=False)
+        self.conv1d = nn.Conv1d(  # never called; holds weight [C, 1, K] and bias under their published names
+            config.conv_channels,
+            config.conv_channels,
+            config.kernel,
+            groups=config.conv_channels,
+            bias=config.conv_bias,
+        )
+        self.A_log = nn.Parameter(torch.zeros(config.heads))
+        self.D = nn.Parameter(torch.ones(config.heads))
+        self.dt_bias = nn.Parameter(torch.zeros(config.heads))
+        self.norm = RMSNorm(config.inner, eps)
+        self.out_proj = nn.Linear(config.inner, hidden, bias=False)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+        """Casting the model to 16 bits leaves the decay parameters in fp32: rounding them changes the whole memory."""
+        kept = {name: getattr(self, name).data for name in ("A_log", "D", "dt_bias")}
+        super()._apply(fn, recurse)
+        for name, before in kept.items():
+            parameter = getattr(self, name)
+            if parameter.dtype in (torch.bfloat16, torch.float16):
+                parameter.data = before.to(device=parameter.device, dtype=torch.float32)
+        return self
+
+    def forward(self, x_TD: Tensor, layout: Layout, cache: tuple[Tensor, Tensor] | None) -> Tensor:
+        c = self.config
+        conv_state, ssm_state = cache if cache is not None else (None, None)
+        gate, channels, dt_TH = self.in_proj(x_TD).split([c.inner, c.conv_channels, c.heads], dim=-1)
+        channels = causal_conv(channels, self.conv1d.weight[:, 0], self.conv1d.bias, conv_state, layout)
+        x, B, C = channels.split([c.inner, c.groups * c.state, c.groups * c.state], dim=-1)
+        y_THP = state_space_scan(
+            x.unflatten(-1, (c.heads, c.head_dim)),
+            dt_TH,
+            self.dt_bias,
+            -torch.exp(self.A_log),
+            B.unflatten(-1, (c.groups, c.state)),
+            C.unflatten(-1, (c.groups, c.state)),
+            self.D,
+            ssm_state,
+            layout,
+            c.chunk,
+        )
+        y = gated_rms_norm(y_THP.flatten(-2), gate, self.norm.weight, c.groups, self.norm.eps)
+        return self.out_proj(y)
+
+
+class Attention(nn.Module):
+    def __init__(self, hidden: int, config: AttentionConfig, eps: float) -> None:
+        super().__init__()
+        self.config = config
+        width, kv_width = config.heads * config.head_dim, config.kv_heads * config.head_dim
+        self.q_proj = nn.Linear(hidden, width, bias=False)
+        self.k_proj = nn.Linear(hidden, kv_width, bias=False)
+        self.v_proj = nn.Linear(hidden, kv_width, bias=False)
+        self.o_proj = nn.Linear(width, hidden, bias=False)
+        self.q_norm = RMSNorm(config.head_dim, eps) if config.qk_norm else None
+        self.k_norm = RMSNorm(config.head_dim, eps) if config.qk_norm else None
+
+    def forward(self, x_TD: Tensor, layout: Layout, cache: tuple[Tensor, Tensor] | None) -> Tensor:
+        c = self.config
+        q = self.q_proj(x_TD).unflatten(-1, (c.heads, c.head_dim))
+        k = self.k_proj(x_TD).unflatten(-1, (c.kv_heads, c.head_dim))
+        v = self.v_proj(x_TD).unflatten(-1, (c.kv_heads, c.head_dim))
+        if self.q_norm is not None and self.k_norm is not None:
+            q, k = self.q_norm(q), self.k_norm(k)
+        if c.rope_theta is not None:
+            q, k = rotate(q, k, layout.positions_T, c.rope_theta)
+        return self.o_proj(attend(q, k, v, cache, layout, c.head_dim**-0.5).flatten(-2))
+
+
+def rotate(q_THD: Tensor, k_TKD: Tensor, positions_T: Tensor, theta: float) -> tuple[Tensor, Tensor]:
+    """Rotary positions, half-split convention, angles in fp32 (float64 for a float64 model)."""
+    dim = q_THD.shape[-1]
+    dtype = torch.promote_types(q_THD.dtype, torch.float32)
+    exponent = torch.arange(0, dim, 2, device=q_THD.device, dtype=dtype) / dim
+    angle = positions_T.to(dtype)[:, None] / theta**exponent
+    cos, sin = angle.cos()[:, None], angle.sin()[:, None]
+
+    def turn(t: Tensor) -> Tensor:
+        first, second = t.to(dtype).chunk(2, dim=-1)
+        return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1).to(t.dtype)
+
+    return turn(q_THD), turn(k_TKD)
+
+
+class MLP(nn.Module):
+    def __init__(self, hidden: int, config: MLPConfig) -> None:
+        super().__init__()
+        self.gate_proj = (
+            nn.Linear(hidden, config.width, bias=False) if config.activation == "swiglu" else None
+        )
+        self.up_proj = nn.Linear(hidden, config.width, bias=False)
+        self.down_proj = nn.Linear(config.width, hidden, bias=False)
+
+    def forward(self, x_TD: Tensor, layout: Layout, cache: None = None) -> Tensor:
+        up = self.up_proj(x_TD)
+        if self.gate_proj is not None:
+            return self.down_proj(F.silu(self.gate_proj(x_TD)) * up)
+        return self.down_proj(F.relu(up).square())
+
+
+class Router(nn.Module):
+    """Sigmoid scores; a learned bias decides who is chosen but not how much the chosen weigh."""
+
+    def __init__(self, hidden: int, config: MoEConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.weight = nn.Parameter(torch.empty(config.experts, hidden))
+        self.register_buffer("e_score_correction_bias", torch.zeros(config.experts, dtype=torch.float32))
+
+    def forward(self, x_TD: Tensor) -> tuple[Tensor, Tensor]:
+        """Chosen experts and their weights, both [T, top_k]."""
+        c = self.config
+        dtype = torch.promote_types(x_TD.dtype, torch.float32)
+        scores_TE = F.linear(x_TD.to(dtype), self.weight.to(dtype)).sigmoid()
+        choice_TE = scores_TE + self.e_score_correction_bias.to(dtype)  # type: ignore[operator]
+        if c.groups > 1:
+            grouped = choice_TE.unflatten(-1, (c.groups, -1))
+            group_score = grouped.topk(2, dim=-1).values.sum(-1)
+            keep = torch.zeros_like(group_score, dtype=torch.bool)
+            keep.scatter_(-1, group_score.topk(c.top_groups, dim=-1).indices, True)
+            choice_TE = grouped.masked_fill(~keep[..., None], 0.0).flatten(-2)
+        chosen = choice_TE.topk(c.top_k, dim=-1).indices
+        weight = scores_TE.gather(-1, chosen)
+        if c.normalise:
+            weight = weight / (weight.sum(-1, keepdim=True) + 1e-20)
+        return chosen, weight * c.scale
+
+
+class Experts(nn.Module):
+    """All experts of a layer in two stacked tensors (the checkpoint stores them one by one)."""
+
+    def __init__(self, hidden: int, config: MoEConfig) -> None:
+        super().__init__()
+        self.up_proj = nn.Parameter(torch.empty(config.experts, config.width, hidden))
+        self.down_proj = nn.Parameter(torch.empty(config.experts, hidden, config.width))
+
+    def forward(self, x_TD: Tensor, chosen_Tk: Tensor, weight_Tk: Tensor) -> Tensor:
+        out = torch.zeros_like(x_TD)
+        for expert in chosen_Tk.unique().tolist():
+            token, place = (chosen_Tk == expert).nonzero(as_tuple=True)
+            y = F.linear(F.relu(F.linear(x_TD[token], self.up_proj[expert])).square(), self.down_proj[expert])
+            out = out.index_add(0, token, y * weight_Tk[token, place, None].to(y.dtype))
+        return out
+
+
+class MoE(nn.Module):
+    def __init__(self, hidden: int, config: MoEConfig) -> None:
+        super().__init__()
+        inner = config.latent or hidden
+        self.gate = Router(hidden, config)
+        self.experts = Experts(inner, config)
+        self.shared_experts = MLP(hidden, MLPConfig(config.shared_width))
+        self.fc1_latent_proj = nn.Linear(hidden, inner, bias=False) if config.latent else None
+        self.fc2_latent_proj = nn.Linear(inner, hidden, bias=False) if config.latent else None
+
+    def forward(self, x_TD: Tensor, layout: Layout, cache: None = None) -> Tensor:
+        chosen, weight = self.gate(x_TD)
+        routed = self.fc1_latent_proj(x_TD) if self.fc1_latent_proj is not None else x_TD
+        routed = self.experts(routed, chosen, weight)
+        if self.fc2_latent_proj is not None:
+            routed = self.fc2_latent_proj(routed)
+        return routed + self.shared_experts(x_TD, layout)

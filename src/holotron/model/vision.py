@@ -1,0 +1,136 @@
+"""The RADIO vision tower, pixel shuffle and projector: tiles of pixels in, rows for the language model out.
+
+Legend: n tiles, L patches per tile, p prefix tokens, V tower width, D hidden of the language model.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from holotron.model.config import ProjectorConfig, VisionConfig
+from holotron.model.layers import RMSNorm
+
+
+class PatchGenerator(nn.Module):
+    """Pixels to patch embeddings with positions, behind a few learned prefix tokens that have none."""
+
+    def __init__(self, config: VisionConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedder = nn.Linear(3 * config.patch**2, config.hidden, bias=False)
+        self.pos_embed = nn.Parameter(torch.zeros(1, config.grid**2, config.hidden))
+        self.cls_token = nn.Module()
+        self.cls_token.token = nn.Parameter(torch.zeros(config.prefix, config.hidden))
+
+    def positions(self, rows: int, columns: int) -> Tensor:
+        """The learned square table resampled to the longer side, then cut to rows x columns."""
+        c = self.config
+        table = self.pos_embed
+        side = max(rows, columns)
+        if side != c.grid:
+            square = table.to(torch.promote_types(table.dtype, torch.float32)).view(
+                1, c.grid, c.grid, c.hidden
+            )
+            square = F.interpolate(
+                square.permute(0, 3, 1, 2), size=(side, side), mode="bilinear", align_corners=c.align_corners
+            )
+            table = square.permute(0, 2, 3, 1).to(table.dtype).reshape(1, side * side, c.hidden)
+        return table.view(side, side, c.hidden)[:rows, :columns].reshape(rows * columns, c.hidden)
+
+    def forward(self, pixels_n3HW: Tensor) -> Tensor:
+        p = self.config.patch
+        n, _, height, width = pixels_n3HW.shape
+        rows, columns = height // p, width // p
+        patches = (
+            pixels_n3HW.view(n, 3, rows, p, columns, p)
+            .permute(0, 2, 4, 1, 3, 5)
+            .reshape(n, rows * columns, -1)
+        )
+        x = self.embedder(patches) + self.positions(rows, columns)
+        return torch.cat([self.cls_token.token.expand(n, -1, -1), x], dim=1)
+
+
+class VisionAttention(nn.Module):
+    def __init__(self, config: VisionConfig) -> None:
+        super().__init__()
+        self.heads = config.heads
+        self.qkv = nn.Linear(config.hidden, 3 * config.hidden)
+        self.proj = nn.Linear(config.hidden, config.hidden)
+
+    def forward(self, x_nLV: Tensor) -> Tensor:
+        q, k, v = self.qkv(x_nLV).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        return self.proj(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+
+
+class VisionMLP(nn.Module):
+    def __init__(self, config: VisionConfig) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(config.hidden, config.mlp)
+        self.fc2 = nn.Linear(config.mlp, config.hidden)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc2(F.gelu(self.fc1(x)))
+
+
+class VisionBlock(nn.Module):
+    def __init__(self, config: VisionConfig) -> None:
+        super().__init__()
+        self.norm1 = nn.LayerNorm(config.hidden, config.eps)
+        self.attn = VisionAttention(config)
+        self.norm2 = nn.LayerNorm(config.hidden, config.eps)
+        self.mlp = VisionMLP(config)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attn(self.norm1(x))
+        return x + self.mlp(self.norm2(x))
+
+
+class VisionTransformer(nn.Module):
+    def __init__(self, config: VisionConfig) -> None:
+        super().__init__()
+        self.patch_generator = PatchGenerator(config)
+        self.blocks = nn.ModuleList(VisionBlock(config) for _ in range(config.layers))
+
+    def forward(self, pixels_n3HW: Tensor) -> Tensor:
+        x = self.patch_generator(pixels_n3HW)
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+
+class VisionTower(nn.Module):
+    """Normalised pixels [n, 3, H, W] to patch features [n, rows * columns, V]; prefix tokens are dropped."""
+
+    def __init__(self, config: VisionConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.radio_model = nn.Module()
+        self.radio_model.model = VisionTransformer(config)
+
+    def forward(self, pixels_n3HW: Tensor) -> Tensor:
+        return self.radio_model.model(pixels_n3HW)[:, self.config.prefix :]
+
+
+def pixel_shuffle(x_nLV: Tensor, rows: int, columns: int, factor: int) -> Tensor:
+    """Each factor x factor square of patches becomes one row, channels ordered (dy, dx, channel)."""
+    n, _, width = x_nLV.shape
+    x = x_nLV.view(n, rows // factor, factor, columns // factor, factor, width)
+    return x.permute(0, 1, 3, 2, 4, 5).reshape(n, -1, factor * factor * width)
+
+
+class SquaredReLU(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(x).square()
+
+
+def projector(vision: VisionConfig, config: ProjectorConfig, hidden: int) -> nn.Sequential:
+    """Published under the name `mlp1`: norm, up, squared ReLU, down."""
+    shuffled = vision.hidden * config.shuffle**2
+    return nn.Sequential(
+        RMSNorm(shuffled, config.eps),
+        nn.Linear(shuffled, config.width, bias=False),
+        SquaredReLU(),
+        nn.Linear(config.width, hidden, bias=False),
+    )
