@@ -65,9 +65,7 @@ class Cache:
         mambas, attentions = len(config.layers("M")), len(config.layers("*"))
         ssm = (rows, mambas, m.heads, m.head_dim, m.state) if m else (rows, 0, 0, 0, 0)
         conv = (rows, mambas, m.kernel - 1, m.conv_channels) if m else (rows, 0, 0, 0)
-        kv = (
-            (pages, attentions, 2, page_size, a.kv_heads, a.head_dim) if a else (pages, 0, 2, page_size, 0, 0)
-        )
+        kv = (pages, attentions, 2, page_size, a.kv_heads, a.head_dim) if a else (pages, 0, 2, page_size, 0, 0)
         return Cache(
             torch.zeros(ssm, dtype=state_dtype, device=device),
             torch.zeros(conv, dtype=dtype, device=device),
@@ -117,9 +115,7 @@ class DecoderState:
         if capacity <= self.capacity:
             return
         if capacity > self.config.max_positions:
-            raise CapacityError(
-                f"{capacity} tokens do not fit the model's context of {self.config.max_positions}"
-            )
+            raise CapacityError(f"{capacity} tokens do not fit the model's context of {self.config.max_positions}")
         size = min(max(capacity, 2 * self.capacity), self.config.max_positions)
         old = self.cache.kv_ZL2zkD
         grown = old.new_zeros(*old.shape[:3], size, *old.shape[4:])
@@ -164,16 +160,12 @@ class DecoderState:
             "kv": c.kv_ZL2zkD[:, :, :, :used].contiguous(),
             "lengths": torch.tensor(self.lengths),
         }
-        save_file(
-            tensors, str(path), metadata={"format": "holotron-decoder-state", "pattern": self.config.pattern}
-        )
+        save_file(tensors, str(path), metadata={"format": "holotron-decoder-state", "pattern": self.config.pattern})
 
     @staticmethod
     def load(config: DecoderConfig, path: str | Path, device: torch.device | str = "cpu") -> DecoderState:
         tensors = load_file(str(path), device=str(device))
-        state = DecoderState(
-            config, len(tensors["lengths"]), capacity=1, dtype=tensors["conv"].dtype, device=device
-        )
+        state = DecoderState(config, len(tensors["lengths"]), capacity=1, dtype=tensors["conv"].dtype, device=device)
         for name, mine in (("ssm", state.cache.ssm_RLHPN), ("conv", state.cache.conv_RLKC)):
             if tensors[name].shape != mine.shape:
                 raise CheckpointError(

@@ -9,11 +9,11 @@ Holotron-12B is `M-M-M-M*-M-M-M-M*-...`. A plain transformer layer is two letter
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from holotron.errors import ConfigError
-from holotron.model.processor.images import ImageConfig
+from holotron.model.processor.tiling import ImageConfig
 
 
 @dataclass(frozen=True)
@@ -94,9 +94,7 @@ class DecoderConfig:
                     f"layer pattern {self.pattern!r} has {letter!r} but the configuration does not describe it"
                 )
         if self.mamba and self.mamba.heads % self.mamba.groups:
-            raise ConfigError(
-                f"{self.mamba.heads} Mamba heads cannot be split into {self.mamba.groups} groups"
-            )
+            raise ConfigError(f"{self.mamba.heads} Mamba heads cannot be split into {self.mamba.groups} groups")
         if self.attention and self.attention.heads % self.attention.kv_heads:
             raise ConfigError(
                 f"{self.attention.heads} query heads cannot share {self.attention.kv_heads} key heads evenly"
@@ -149,9 +147,7 @@ class ModelConfig:
     tokens: TokenIds = field(default_factory=TokenIds)
     name: str = ""
     family: Literal["nemotron_vl", "nemotron_h", "qwen3"] = "nemotron_vl"
-    raw: dict[str, Any] | None = field(
-        default=None, compare=False, repr=False
-    )  # the config.json it came from
+    raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)  # the config.json it came from
 
     def __post_init__(self) -> None:
         if (self.vision is None) != (self.projector is None):
@@ -160,6 +156,3 @@ class ModelConfig:
     @property
     def tokens_per_tile(self) -> int:
         return self.image.tokens_per_tile
-
-    def with_decoder(self, **changes: Any) -> ModelConfig:
-        return replace(self, decoder=replace(self.decoder, **changes))

@@ -73,9 +73,7 @@ class Decoder(nn.Module):
     def device(self) -> torch.device:
         return self.backbone.embeddings.weight.device
 
-    def new_state(
-        self, batch: int = 1, capacity: int = 256, state_dtype: torch.dtype | None = None
-    ) -> DecoderState:
+    def new_state(self, batch: int = 1, capacity: int = 256, state_dtype: torch.dtype | None = None) -> DecoderState:
         return DecoderState(
             self.config,
             batch,

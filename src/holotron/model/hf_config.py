@@ -35,9 +35,9 @@ _LETTERS = {
 
 # Towers are named, not described, in published files.
 _TOWERS = {
-    "vit_huge_patch16_224": dict(hidden=1280, layers=32, heads=16, mlp=5120),
-    "vit_large_patch16_224": dict(hidden=1024, layers=24, heads=16, mlp=4096),
-    "vit_base_patch16_224": dict(hidden=768, layers=12, heads=12, mlp=3072),
+    "vit_huge_patch16_224": {"hidden": 1280, "layers": 32, "heads": 16, "mlp": 5120},
+    "vit_large_patch16_224": {"hidden": 1024, "layers": 24, "heads": 16, "mlp": 4096},
+    "vit_base_patch16_224": {"hidden": 768, "layers": 12, "heads": 12, "mlp": 3072},
 }
 
 
@@ -122,9 +122,7 @@ def parse_config(data: Mapping[str, Any], where: str = "config.json") -> ModelCo
     vision = _vision(top)
     shuffle = round(1 / float(top.get("downsample_ratio", default=0.5)))
     if top.get("ps_version", default="v2") != "v2":
-        raise ConfigError(
-            f"{where}: ps_version {data['ps_version']!r} is not supported; this family uses 'v2'"
-        )
+        raise ConfigError(f"{where}: ps_version {data['ps_version']!r} is not supported; this family uses 'v2'")
     return ModelConfig(
         decoder=decoder,
         vision=vision,
@@ -173,9 +171,7 @@ def _decoder(data: Mapping[str, Any], where: str) -> DecoderConfig:
     if "-" in pattern:
         activation = f.get("mlp_hidden_act", default="relu2")
         if activation != "relu2":
-            raise ConfigError(
-                f"{where}: mlp_hidden_act {activation!r} is not supported; this family uses 'relu2'"
-            )
+            raise ConfigError(f"{where}: mlp_hidden_act {activation!r} is not supported; this family uses 'relu2'")
         mlp = MLPConfig(_mlp_width(f))
     if "E" in pattern:
         width = f.integer("moe_intermediate_size")
@@ -241,9 +237,7 @@ def _pattern(f: _Fields) -> str:
         pattern = "".join(_LETTERS[kind] for kind in listed)
     layers = f.get("num_hidden_layers", default=len(pattern))
     if len(pattern) != layers:
-        raise ConfigError(
-            f"{f.where}: the layer pattern has {len(pattern)} letters, num_hidden_layers says {layers}"
-        )
+        raise ConfigError(f"{f.where}: the layer pattern has {len(pattern)} letters, num_hidden_layers says {layers}")
     return str(pattern)
 
 
@@ -251,9 +245,7 @@ def _mlp_width(f: _Fields) -> int:
     width = f.need("intermediate_size")
     if isinstance(width, list):
         if len(set(width)) != 1:
-            raise ConfigError(
-                f"{f.where}: MLP layers of different widths are not supported: {sorted(set(width))}"
-            )
+            raise ConfigError(f"{f.where}: MLP layers of different widths are not supported: {sorted(set(width))}")
         return int(width[0])
     return f.integer("intermediate_size")
 
@@ -266,19 +258,15 @@ def _vision(top: _Fields) -> VisionConfig:
     arguments = _Fields(v.get("args", default={}), f"{v.where}: args")
     patch = top.integer("patch_size", default=v.integer("patch_size", default=16))
     if "hidden_size" in data and "num_hidden_layers" in data:
-        shape = dict(
-            hidden=v.integer("hidden_size"),
-            layers=v.integer("num_hidden_layers"),
-            heads=v.integer("num_attention_heads"),
-            mlp=v.integer("intermediate_size"),
-        )
+        shape = {
+            "hidden": v.integer("hidden_size"),
+            "layers": v.integer("num_hidden_layers"),
+            "heads": v.integer("num_attention_heads"),
+            "mlp": v.integer("intermediate_size"),
+        }
     else:
-        name = str(
-            arguments.get("model", default=v.get("model_name", "version", default="vit_huge_patch16_224"))
-        )
-        name = {"radio_v2.5-h": "vit_huge_patch16_224", "c-radio_v2-vlm-h": "vit_huge_patch16_224"}.get(
-            name, name
-        )
+        name = str(arguments.get("model", default=v.get("model_name", "version", default="vit_huge_patch16_224")))
+        name = {"radio_v2.5-h": "vit_huge_patch16_224", "c-radio_v2-vlm-h": "vit_huge_patch16_224"}.get(name, name)
         if name not in _TOWERS:
             raise ConfigError(f"{v.where}: unknown tower {name!r}; known are {sorted(_TOWERS)}")
         shape = _TOWERS[name]
@@ -308,8 +296,7 @@ def _tokens(top: Mapping[str, Any], llm: Mapping[str, Any], *, vision: bool) -> 
         image_end=end,
         bos=either("bos_token_id"),
         eos=tuple(eos) if isinstance(eos, list) else (eos,) if eos is not None else (),
-        first_unsampled=either("first_unsampled_token_id")
-        or (image if vision and image >= 131_072 else None),
+        first_unsampled=either("first_unsampled_token_id") or (image if vision and image >= 131_072 else None),
     )
 
 
@@ -377,7 +364,8 @@ def _dump_common(d: DecoderConfig) -> dict[str, Any]:
 
 def _dump_qwen3(config: ModelConfig) -> dict[str, Any]:
     d, a, m = config.decoder, config.decoder.attention, config.decoder.mlp
-    assert a and m
+    assert a
+    assert m
     return {
         "architectures": ["Qwen3ForCausalLM"],
         "model_type": "qwen3",

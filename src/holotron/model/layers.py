@@ -122,9 +122,7 @@ def rotate(q_THD: Tensor, k_TKD: Tensor, positions_T: Tensor, theta: float) -> t
 class MLP(nn.Module):
     def __init__(self, hidden: int, config: MLPConfig) -> None:
         super().__init__()
-        self.gate_proj = (
-            nn.Linear(hidden, config.width, bias=False) if config.activation == "swiglu" else None
-        )
+        self.gate_proj = nn.Linear(hidden, config.width, bias=False) if config.activation == "swiglu" else None
         self.up_proj = nn.Linear(hidden, config.width, bias=False)
         self.down_proj = nn.Linear(config.width, hidden, bias=False)
 

@@ -26,12 +26,11 @@ class Holotron(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
+        self.file_dtypes: dict[str, torch.dtype] = {}  # by checkpoint key, when loaded from files
         self.language_model = Decoder(config.decoder)
         if config.vision is not None and config.projector is not None:
             self.vision_model: VisionTower | None = VisionTower(config.vision)
-            self.mlp1: nn.Sequential | None = projector(
-                config.vision, config.projector, config.decoder.hidden
-            )
+            self.mlp1: nn.Sequential | None = projector(config.vision, config.projector, config.decoder.hidden)
         else:
             self.vision_model = None
             self.mlp1 = None
@@ -44,9 +43,7 @@ class Holotron(nn.Module):
     def device(self) -> torch.device:
         return self.language_model.device
 
-    def new_state(
-        self, batch: int = 1, capacity: int = 256, state_dtype: torch.dtype | None = None
-    ) -> DecoderState:
+    def new_state(self, batch: int = 1, capacity: int = 256, state_dtype: torch.dtype | None = None) -> DecoderState:
         return self.language_model.new_state(batch, capacity, state_dtype)
 
     def encode_tiles(self, pixels_n3HW: Tensor) -> Tensor:
@@ -65,9 +62,7 @@ class Holotron(nn.Module):
             return x
         places = ids_T == self.config.tokens.image
         if (wanted := int(places.sum())) != image_rows.shape[0]:
-            raise InputError(
-                f"the prompt has {wanted} image tokens but the images give {image_rows.shape[0]} rows"
-            )
+            raise InputError(f"the prompt has {wanted} image tokens but the images give {image_rows.shape[0]} rows")
         return x.masked_scatter(places[:, None], image_rows.to(x.dtype))
 
     def forward(

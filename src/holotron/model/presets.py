@@ -25,7 +25,7 @@ def holotron_12b() -> ModelConfig:
     return ModelConfig(
         name="holotron-12b",
         decoder=DecoderConfig(
-            vocab=131_072,
+            vocab=131_200,  # 131,072 text tokens, then image tokens, padded; a real checkpoint's tensors decide
             hidden=5120,
             pattern=PATTERN_12B,
             mamba=MambaConfig(heads=128, head_dim=80, state=128, groups=8),
@@ -34,7 +34,6 @@ def holotron_12b() -> ModelConfig:
         ),
         vision=VisionConfig(),
         projector=ProjectorConfig(20480),
-        # The published table has rows for the image tokens too; the count in a real checkpoint comes from its tensors.
         tokens=TokenIds(),
     )
 
@@ -66,9 +65,7 @@ def holo2_8b() -> ModelConfig:
             vocab=151_936,
             hidden=4096,
             pattern="*-" * 36,
-            attention=AttentionConfig(
-                heads=32, kv_heads=8, head_dim=128, rope_theta=1_000_000.0, qk_norm=True
-            ),
+            attention=AttentionConfig(heads=32, kv_heads=8, head_dim=128, rope_theta=1_000_000.0, qk_norm=True),
             mlp=MLPConfig(12288, "swiglu"),
             eps=1e-6,
             max_positions=262_144,

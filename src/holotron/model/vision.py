@@ -30,9 +30,7 @@ class PatchGenerator(nn.Module):
         table = self.pos_embed
         side = max(rows, columns)
         if side != c.grid:
-            square = table.to(torch.promote_types(table.dtype, torch.float32)).view(
-                1, c.grid, c.grid, c.hidden
-            )
+            square = table.to(torch.promote_types(table.dtype, torch.float32)).view(1, c.grid, c.grid, c.hidden)
             square = F.interpolate(
                 square.permute(0, 3, 1, 2), size=(side, side), mode="bilinear", align_corners=c.align_corners
             )
@@ -43,11 +41,7 @@ class PatchGenerator(nn.Module):
         p = self.config.patch
         n, _, height, width = pixels_n3HW.shape
         rows, columns = height // p, width // p
-        patches = (
-            pixels_n3HW.view(n, 3, rows, p, columns, p)
-            .permute(0, 2, 4, 1, 3, 5)
-            .reshape(n, rows * columns, -1)
-        )
+        patches = pixels_n3HW.view(n, 3, rows, p, columns, p).permute(0, 2, 4, 1, 3, 5).reshape(n, rows * columns, -1)
         x = self.embedder(patches) + self.positions(rows, columns)
         return torch.cat([self.cls_token.token.expand(n, -1, -1), x], dim=1)
 

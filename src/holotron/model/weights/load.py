@@ -1,0 +1,175 @@
+"""Streaming load of a published checkpoint: check every name and shape first, then copy tensor by tensor.
+
+Nothing is read twice and no second copy of the model exists at any time: the modules are built without storage, every
+tensor's header is compared with what the configuration demands, and only then is memory taken and filled. If anything
+is wrong there is one error that lists it all and no model.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from holotron.errors import CheckpointError, ConfigError
+from holotron.model.config import ModelConfig
+from holotron.model.hf_config import load_config
+from holotron.model.model import Holotron
+from holotron.model.weights.names import Entry, entries, ignored
+
+INDEX = "model.safetensors.index.json"
+_LISTED = 12  # problems shown in one error; the rest are counted
+
+Progress = Callable[[int, int], None]  # bytes done, bytes in all
+
+
+def load_checkpoint(
+    path: str | Path,
+    *,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype | None = None,
+    progress: Progress | None = None,
+) -> Holotron:
+    """The model in `path`, in the files' own dtype unless another is asked for."""
+    folder = Path(path)
+    if not folder.is_dir():
+        raise CheckpointError(f"there is no folder {folder}")
+    config = load_config(folder)
+    files = _shards(folder)
+    shapes, dtypes, home = _headers(files)
+    config = fit_to_tensors(config, shapes)
+
+    with torch.device("meta"):
+        model = Holotron(config)
+    wanted = entries(model)
+    _check(folder, wanted, shapes)
+    model.to(dtype or _main_dtype(dtypes, wanted))
+    model.to_empty(device=device)
+    _fill(model, wanted, home, progress)
+    model.file_dtypes = dtypes
+    return model.eval().requires_grad_(False)
+
+
+def _shards(folder: Path) -> list[Path]:
+    index = folder / INDEX
+    if index.exists():
+        try:
+            names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
+        except (ValueError, KeyError, AttributeError, TypeError) as error:
+            raise CheckpointError(f"{index} is not a weight index: {error}") from error
+        files = [folder / name for name in names]
+    else:
+        files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        raise CheckpointError(f"{folder} holds no .safetensors file")
+    missing = [file.name for file in files if not file.exists()]
+    if missing:
+        raise CheckpointError(f"{folder} lacks {', '.join(missing)}, which {INDEX} names; the download is incomplete")
+    return files
+
+
+def _headers(files: list[Path]) -> tuple[dict[str, tuple[int, ...]], dict[str, torch.dtype], dict[str, Path]]:
+    """Shape, dtype and file of every tensor, without reading any data."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    dtypes: dict[str, torch.dtype] = {}
+    home: dict[str, Path] = {}
+    for file in files:
+        with _open(file) as shard:
+            for key in shard.keys():  # noqa: SIM118 (not a dict)
+                if key in home:
+                    raise CheckpointError(f"{key} is in both {home[key].name} and {file.name}")
+                piece = shard.get_slice(key)
+                shapes[key], home[key] = tuple(piece.get_shape()), file
+                dtypes[key] = _DTYPES.get(piece.get_dtype(), torch.float32)
+    return shapes, dtypes, home
+
+
+_DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+
+
+def _open(file: Path) -> safe_open:
+    try:
+        return safe_open(str(file), framework="pt")
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{file} is not a complete safetensors file ({error}); download it again") from error
+
+
+def fit_to_tensors(config: ModelConfig, shapes: Mapping[str, tuple[int, ...]]) -> ModelConfig:
+    """Sizes that configuration files leave out or get wrong, read off the tensors: vocabulary rows (padded), prefix
+    tokens, position grid, projector width."""
+    for key in ("language_model.backbone.embeddings.weight", "backbone.embeddings.weight", "model.embed_tokens.weight"):
+        if key in shapes and len(shapes[key]) == 2:
+            config = replace(config, decoder=replace(config.decoder, vocab=shapes[key][0]))
+    if config.vision is None or config.projector is None:
+        return config
+    generator = "vision_model.radio_model.model.patch_generator"
+    vision = config.vision
+    if (prefix := shapes.get(f"{generator}.cls_token.token")) is not None:
+        vision = replace(vision, prefix=prefix[0])
+    if (table := shapes.get(f"{generator}.pos_embed")) is not None:
+        side = math.isqrt(table[1]) if len(table) == 3 else 0
+        if side * side != table[-2]:
+            raise CheckpointError(f"{generator}.pos_embed has {table[-2]} rows, which is not the square of a grid")
+        vision = replace(vision, grid=side)
+    projector = config.projector
+    if (up := shapes.get("mlp1.1.weight")) is not None:
+        projector = replace(projector, width=up[0])
+    if config.tokens.image >= config.decoder.vocab:
+        raise ConfigError(
+            f"the image token is id {config.tokens.image} but the vocabulary has only {config.decoder.vocab} rows"
+        )
+    return replace(config, vision=vision, projector=projector)
+
+
+def _check(folder: Path, wanted: list[Entry], shapes: Mapping[str, tuple[int, ...]]) -> None:
+    problems: list[str] = []
+    for entry in wanted:
+        found = shapes.get(entry.key)
+        if found is None:
+            problems.append(f"missing     {entry.key}: expected {list(entry.shape)}")
+        elif found != entry.shape:
+            problems.append(f"wrong shape {entry.key}: expected {list(entry.shape)}, found {list(found)}")
+    known = {entry.key for entry in wanted}
+    problems += [
+        f"unexpected  {key}: found {list(shape)}"
+        for key, shape in shapes.items()
+        if key not in known and not ignored(key)
+    ]
+    if problems:
+        more = f"\n  ... and {len(problems) - _LISTED} more" if len(problems) > _LISTED else ""
+        lines = "\n  ".join(problems[:_LISTED])
+        raise CheckpointError(f"{folder} does not fit its config.json ({len(problems)} problems):\n  {lines}{more}")
+
+
+def _main_dtype(dtypes: Mapping[str, torch.dtype], wanted: list[Entry]) -> torch.dtype:
+    """The dtype of the largest tensor: small ones (decays, router biases) are often kept wider."""
+    largest = max(wanted, key=lambda entry: math.prod(entry.shape))
+    return dtypes[largest.key]
+
+
+def _fill(model: Holotron, wanted: list[Entry], home: Mapping[str, Path], progress: Progress | None) -> None:
+    targets: dict[str, Tensor] = dict(model.state_dict(keep_vars=True))
+    total = sum(math.prod(entry.shape) for entry in wanted)
+    done = 0
+    by_file: dict[Path, list[Entry]] = {}
+    for entry in wanted:
+        by_file.setdefault(home[entry.key], []).append(entry)
+    with torch.no_grad():
+        for file, group in by_file.items():
+            with _open(file) as shard:
+                for entry in group:
+                    try:
+                        value = shard.get_tensor(entry.key)
+                    except SafetensorError as error:
+                        raise CheckpointError(f"cannot read {entry.key} from {file}: {error}") from error
+                    target = targets[entry.parameter]
+                    (target if entry.index is None else target[entry.index]).copy_(value)
+                    done += value.numel()
+                    if progress:
+                        progress(done, total)

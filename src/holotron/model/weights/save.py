@@ -1,0 +1,100 @@
+"""Save in the published layout, so that every other tool can read the result.
+
+All files are written beside their final names and moved into place at the end: a save that is interrupted leaves the
+old checkpoint as it was.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+from torch import Tensor
+
+from holotron.errors import CheckpointError
+from holotron.model.hf_config import dump_config
+from holotron.model.model import Holotron
+from holotron.model.weights.card import ModelCard
+from holotron.model.weights.load import INDEX
+from holotron.model.weights.names import entries
+
+
+def save_checkpoint(
+    model: Holotron,
+    path: str | Path,
+    *,
+    card: ModelCard | None = None,
+    dtype: torch.dtype | None = None,
+    shard_bytes: int = 4 * 2**30,
+) -> None:
+    """Write weights, index, `config.json` and model card into the folder `path`.
+
+    Tensors keep the dtype they were loaded with wherever that loses nothing; `dtype` forces one for the matrices.
+    """
+    folder = Path(path)
+    folder.mkdir(parents=True, exist_ok=True)
+    shards = list(_shards(model, dtype, shard_bytes))
+    written: list[tuple[Path, Path]] = []
+
+    def stage(name: str) -> Path:
+        final = folder / name
+        draft = folder / f".{name}.partial"
+        written.append((draft, final))
+        return draft
+
+    try:
+        weight_map: dict[str, str] = {}
+        for i, shard in enumerate(shards):
+            single = len(shards) == 1
+            name = "model.safetensors" if single else f"model-{i + 1:05d}-of-{len(shards):05d}.safetensors"
+            save_file(shard, str(stage(name)), metadata={"format": "pt"})
+            weight_map |= dict.fromkeys(shard, name)
+        if len(shards) > 1:
+            size = sum(tensor.nbytes for shard in shards for tensor in shard.values())
+            index = {"metadata": {"total_size": size}, "weight_map": dict(sorted(weight_map.items()))}
+            stage(INDEX).write_text(json.dumps(index, indent=2) + "\n")
+        stage("config.json").write_text(json.dumps(dump_config(model.config), indent=2) + "\n")
+        if card is not None:
+            stage("README.md").write_text(card.render())
+    except BaseException as error:
+        for draft, _ in written:
+            draft.unlink(missing_ok=True)
+        if isinstance(error, OSError | SafetensorError):
+            raise CheckpointError(f"cannot save to {folder}: {error}") from error
+        raise
+    stale = {*folder.glob("*.safetensors"), folder / INDEX} - {final for _, final in written}
+    for draft, final in written:
+        os.replace(draft, final)
+    for file in stale:
+        file.unlink(missing_ok=True)
+
+
+def _shards(model: Holotron, dtype: torch.dtype | None, limit: int) -> Iterator[dict[str, Tensor]]:
+    state = model.state_dict(keep_vars=False)
+    shard: dict[str, Tensor] = {}
+    size = 0
+    for entry in entries(model):
+        tensor = state[entry.parameter]
+        if entry.index is not None:
+            tensor = tensor[entry.index]
+        tensor = _to_file_dtype(tensor, model.file_dtypes.get(entry.key), dtype)
+        if shard and size + tensor.nbytes > limit:
+            yield shard
+            shard, size = {}, 0
+        shard[entry.key] = tensor.contiguous()
+        size += tensor.nbytes
+    yield shard
+
+
+def _to_file_dtype(tensor: Tensor, loaded: torch.dtype | None, forced: torch.dtype | None) -> Tensor:
+    tensor = tensor.detach().cpu()
+    if forced is not None and tensor.dim() > 1:
+        return tensor.to(forced)
+    if loaded is not None and loaded != tensor.dtype and torch.equal(tensor.to(loaded).to(tensor.dtype), tensor):
+        return tensor.to(loaded)
+    return tensor

@@ -1,0 +1,22 @@
+"""Shared test set-up: GPU tests are skipped, visibly, where there is no GPU; torch stays on the cores it is given."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+if os.environ.get("PYTEST_XDIST_WORKER"):
+    torch.set_num_threads(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if torch.cuda.is_available():
+        return
+    skip = pytest.mark.skip(reason="needs a CUDA GPU; `make test-gpu` runs it there")
+    for item in items:
+        if item.get_closest_marker("gpu"):
+            item.add_marker(skip)
