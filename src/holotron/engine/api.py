@@ -1,0 +1,278 @@
+"""What goes into the engine and what comes out: the types a server, an agent or a trainer meets.
+
+    engine = Engine(model, tokenizer)                     # holotron.engine.engine; a background thread runs the loop
+    session = engine.open()
+    session.append("Find a flight", screenshot_png)       # text, token ids, images; computed lazily
+    for event in session.generate(SamplingParams(max_tokens=64)):
+        print(event.text, end="")
+    branches = session.fork(4)                            # share everything, copy on write
+
+Everything here is plain data without torch. See `session` for the objects with methods.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from holotron.errors import CapacityError, ConfigError, HolotronError, InputError
+
+FinishReason = Literal["stop", "length", "cancelled", "deadline", "error"]
+
+# ------------------------------------------------------------------------------------------------------------- errors
+
+
+class Overloaded(CapacityError):
+    """No room now; the same request may succeed in about `retry_after` seconds."""
+
+    def __init__(self, message: str, retry_after: float) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class UnknownSession(InputError):
+    """There is no session of this name (it was never opened, was closed, or expired)."""
+
+
+class SessionBusy(InputError):
+    """The session is generating. One thing at a time: wait for the generation, or cancel it."""
+
+
+class EngineStopped(HolotronError):
+    """The engine was closed while the request was waiting or running."""
+
+
+class IntegrityError(HolotronError):
+    """The accounting of pages and rows contradicts itself: a bug in the engine, never the caller's fault."""
+
+
+# ----------------------------------------------------------------------------------------------------------- requests
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """How to choose tokens and when to stop.
+
+    Filters apply in the order temperature, min-p, top-k, top-p. The same seed gives the same tokens whatever else the
+    engine is doing; without a seed one is drawn and reported in the result.
+    """
+
+    max_tokens: int = 256
+    temperature: float = 1.0  # 0: greedy
+    top_k: int = 0  # 0: off
+    top_p: float = 1.0
+    min_p: float = 0.0
+    seed: int | None = None
+    stop: tuple[str, ...] = ()  # generation ends where one of these appears; it is not part of the text
+    stop_token_ids: tuple[int, ...] = ()  # beside the model's own end-of-turn tokens
+    ignore_eos: bool = False
+    top_logprobs: int = 0  # alternatives reported beside each token; the chosen one's logprob always is
+
+    def __post_init__(self) -> None:
+        def need(good: bool, what: str) -> None:
+            if not good:
+                raise InputError(f"sampling: {what}")
+
+        need(self.max_tokens >= 0, f"max_tokens must not be negative, got {self.max_tokens}")
+        need(
+            math.isfinite(self.temperature) and self.temperature >= 0,
+            f"temperature must be 0 or more, got {self.temperature}",
+        )
+        need(self.top_k >= 0, f"top_k must be 0 (off) or more, got {self.top_k}")
+        need(0 < self.top_p <= 1, f"top_p must be above 0 and at most 1, got {self.top_p}")
+        need(0 <= self.min_p <= 1, f"min_p must be between 0 and 1, got {self.min_p}")
+        need(0 <= self.top_logprobs <= 32, f"top_logprobs must be between 0 and 32, got {self.top_logprobs}")
+        need(all(self.stop), "a stop string must not be empty")
+        need(len(self.stop) <= 16, f"at most 16 stop strings, got {len(self.stop)}")
+        need(max(map(len, self.stop), default=0) <= 1024, "a stop string may have at most 1,024 characters")
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """What the output must look like. Compiled off the scheduling loop; a bad one raises `InputError`."""
+
+    kind: Literal["json_schema", "regex", "lark"]
+    source: str
+
+    @staticmethod
+    def json_schema(schema: Mapping[str, Any] | str) -> Grammar:
+        return Grammar("json_schema", schema if isinstance(schema, str) else json.dumps(schema))
+
+    @staticmethod
+    def regex(pattern: str) -> Grammar:
+        return Grammar("regex", pattern)
+
+    @staticmethod
+    def lark(source: str) -> Grammar:
+        """llguidance's Lark dialect: text, regexes, `%json { ... }`, special tokens, in any combination."""
+        return Grammar("lark", source)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A piece of a session's log, `start` up to but not including `end`; what `compact` keeps."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A position to return to. `session.rewind(mark)` computes nothing again."""
+
+    id: int
+    position: int
+
+
+# ------------------------------------------------------------------------------------------------------------ replies
+
+
+@dataclass(frozen=True, slots=True)
+class TokenEvent:
+    """One generated token, in the order they come.
+
+    `logprob` is the model's own log probability: of the plain softmax over all logits, before temperature, filters
+    and grammar. A forced token (the grammar left no choice) was not sampled; its logprob is 0.
+    `text` is what became certain with this token: text held back for an unfinished character or a possible stop
+    string arrives with a later event.
+    """
+
+    token: int
+    text: str
+    logprob: float
+    version: int  # of the weights that computed it
+    forced: bool = False
+    top_logprobs: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Seconds, by the engine's clock."""
+
+    queued: float = 0.0  # submitted until admitted
+    first_token: float = 0.0  # submitted until the first token was sampled
+    total: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Everything about one finished generation. Token-wise fields have one entry per generated token."""
+
+    text: str
+    tokens: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    versions: tuple[int, ...]
+    forced: tuple[bool, ...]
+    finish_reason: FinishReason
+    stop: str | int | None  # the stop string or token that ended it
+    prompt_tokens: int  # the whole context the reply continues
+    cached_tokens: int  # of these, remembered from before
+    computed_tokens: int  # of these, computed for this request; cached + computed = prompt
+    seed: int
+    timings: Timings
+    top_logprobs: tuple[tuple[tuple[int, float], ...], ...] = ()
+    error: HolotronError | None = None  # why, when finish_reason is "error"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInfo:
+    id: str
+    tokens: int  # length of the log
+    computed: int  # of these, remembered
+    pages: int
+    bytes: int  # everything it holds, shared parts counted in full
+    marks: tuple[Mark, ...]
+    busy: bool
+    oldest_version: int  # of the weights behind what it remembers
+    newest_version: int
+
+
+# ----------------------------------------------------------------------------------------------------------- settings
+
+
+@dataclass(frozen=True)
+class EngineConfig:
+    """Sizes and limits. Memory is stated, not guessed: two device pools and one host tier behind both."""
+
+    page_size: int = 64  # tokens per KV page
+    kv_tokens: int = 65_536  # device pool for keys and values, rounded up to whole pages
+    state_rows: int = 64  # device pool for recurrent states: one per session on the device, one per snapshot
+    host_bytes: int = 4 << 30  # where states and pages go when the device is full
+    state_dtype: str | None = None  # "float32" (default), "bfloat16", ...
+    kv_dtype: str | None = None  # the model's own unless stated
+
+    max_running: int = 64  # sequences in one iteration
+    token_budget: int = 1024  # tokens in one iteration; prompts beyond it are computed in pieces
+    max_waiting: int = 1024  # requests in the queue before new ones are refused
+    max_context: int | None = None  # tokens per session; the model's own limit unless smaller
+    max_sessions: int = 4096  # open sessions, wherever they live
+
+    prefix_cache_bytes: int = 2 << 30  # finished stateless requests kept for the next one to resume
+    vision_cache_bytes: int = 256 << 20
+    vision_batch: int = 32  # tiles encoded at once
+    prefetch: bool = False  # compute appended tokens when nothing else is to be done, before generate asks for them
+    workers: int = 2  # threads for images and grammars
+
+    def __post_init__(self) -> None:
+        for name in ("page_size", "kv_tokens", "state_rows", "max_running", "token_budget", "max_waiting"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"engine: {name} must be at least 1, got {getattr(self, name)}")
+        for name in ("vision_batch", "workers", "max_sessions"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"engine: {name} must be at least 1, got {getattr(self, name)}")
+        for name in ("host_bytes", "prefix_cache_bytes", "vision_cache_bytes"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"engine: {name} must not be negative, got {getattr(self, name)}")
+        if self.token_budget < self.max_running:
+            raise ConfigError(
+                f"engine: token_budget ({self.token_budget}) must be at least max_running ({self.max_running}): "
+                "every running sequence takes one token per iteration"
+            )
+
+
+@dataclass(slots=True)
+class EngineStats:
+    """Counters since the start, then levels at the moment of asking."""
+
+    iterations: int = 0
+    requests: int = 0
+    prompt_tokens: int = 0  # asked for, cached and computed
+    cached_tokens: int = 0
+    computed_tokens: int = 0  # prompt tokens that went through the network for the first time
+    recomputed_tokens: int = 0  # and those that went through it again (rewind between marks, compact, refresh)
+    generated_tokens: int = 0
+    forced_tokens: int = 0  # of the generated, those a grammar left no choice about
+    tiles_encoded: int = 0
+    tiles_reused: int = 0
+    blocks_to_host: int = 0
+    blocks_to_device: int = 0
+    preemptions: int = 0
+    evicted_sessions: int = 0
+    integrity_failures: int = 0
+
+    version: int = 0
+    running: int = 0
+    waiting: int = 0
+    sessions: int = 0
+    cached_sessions: int = 0
+    pages_used: int = 0
+    pages_total: int = 0
+    rows_used: int = 0
+    rows_total: int = 0
+    host_bytes_used: int = 0
+    vision_bytes_used: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StepReport:
+    """One iteration, for whoever keeps histograms."""
+
+    seconds: float
+    sequences: int
+    decode_tokens: int
+    prefill_tokens: int
+    tiles: int
+    finished: int = field(default=0)
