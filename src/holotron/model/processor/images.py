@@ -38,20 +38,20 @@ class ImageLimits:
     max_side: int = 16_384
 
 
-def decode_image(data: bytes, limits: ImageLimits | None = None) -> np.ndarray:
-    """Encoded image to uint8 RGB [height, width, 3]. Anything else raises `InputError`."""
+def decode_image(source: bytes | Image.Image, limits: ImageLimits | None = None) -> np.ndarray:
+    """Encoded (or opened) image to uint8 RGB [height, width, 3]. Anything unreadable or too large: `InputError`."""
     limits = limits or ImageLimits()
-    if not data:
+    if isinstance(source, bytes) and not source:
         raise InputError("the image is empty (0 bytes)")
-    if len(data) > limits.max_bytes:
-        raise InputError(f"the image has {len(data):,} bytes; the limit is {limits.max_bytes:,}")
+    if isinstance(source, bytes) and len(source) > limits.max_bytes:
+        raise InputError(f"the image has {len(source):,} bytes; the limit is {limits.max_bytes:,}")
     try:
-        # Pillow's decoders raise almost anything on broken files (OSError, SyntaxError, struct.error,
-        # ValueError, MemoryError, ...), so everything that is not ours means "unreadable".
-        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
-            _check_size(*image.size, limits)
-            image.load()
-            return _to_rgb(_upright(image))
+        # Pillow's decoders raise almost anything on broken files (OSError, SyntaxError, struct.error, ValueError,
+        # MemoryError, ...), so everything that is not ours means "unreadable".
+        image = Image.open(io.BytesIO(source), formats=FORMATS) if isinstance(source, bytes) else source
+        _check_size(*image.size, limits)
+        image.load()
+        return _to_rgb(_upright(image))
     except InputError:
         raise
     except Image.UnidentifiedImageError:
@@ -59,7 +59,7 @@ def decode_image(data: bytes, limits: ImageLimits | None = None) -> np.ndarray:
     except Image.DecompressionBombError:
         raise InputError(f"the image has more pixels than the limit of {limits.max_pixels:,}") from None
     except Exception as error:
-        raise InputError(f"the image cannot be decoded: {error or type(error).__name__}") from error
+        raise InputError(f"the image cannot be decoded: {str(error) or type(error).__name__}") from error
 
 
 def _check_size(width: int, height: int, limits: ImageLimits) -> None:
@@ -93,9 +93,7 @@ def _to_rgb(image: Image.Image) -> np.ndarray:
 def check_pixels(image: np.ndarray, limits: ImageLimits | None = None) -> np.ndarray:
     """An array that claims to be an RGB image, or an `InputError` that says why it is none."""
     if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:
-        raise InputError(
-            f"an image array must be uint8 [height, width, 3], found {image.dtype} {list(image.shape)}"
-        )
+        raise InputError(f"an image array must be uint8 [height, width, 3], found {image.dtype} {list(image.shape)}")
     _check_size(image.shape[1], image.shape[0], limits or ImageLimits())
     return image
 
@@ -123,9 +121,7 @@ def to_tiles(image: np.ndarray | Tensor, config: ImageConfig) -> Tensor:
 def _resize(pixels_1chw: Tensor, height: int, width: int) -> Tensor:
     if pixels_1chw.shape[-2:] == (height, width):
         return pixels_1chw.contiguous()
-    resized = interpolate(
-        pixels_1chw.float().contiguous(), size=(height, width), mode="bicubic", antialias=True
-    )
+    resized = interpolate(pixels_1chw.float().contiguous(), size=(height, width), mode="bicubic", antialias=True)
     return resized.round_().clamp_(0, 255).to(torch.uint8)
 
 

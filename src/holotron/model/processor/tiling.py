@@ -50,9 +50,7 @@ class ImageConfig:
                 f"downsampling {self.downsample}; tokens would not fill the tile"
             )
         if len(self.mean) != 3 or len(self.std) != 3 or min(self.std) <= 0:
-            raise ConfigError(
-                f"mean and std need three channels each, std above zero: {self.mean}, {self.std}"
-            )
+            raise ConfigError(f"mean and std need three channels each, std above zero: {self.mean}, {self.std}")
         if (self.min_patches is None) != (self.max_patches is None):
             raise ConfigError("dynamic resolution needs both a least and a greatest number of patches")
 
@@ -123,12 +121,7 @@ class ImageConfig:
 
 
 def _number(name: str, value: Any) -> float:
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, (int, float))
-        or not math.isfinite(value)
-        or value < 0
-    ):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
         raise ConfigError(f"the image setting {name} must be a number, found {value!r}")
     return value
 

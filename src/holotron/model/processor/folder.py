@@ -1,0 +1,125 @@
+"""The processor's files in a checkpoint folder, as Hugging Face lays them out.
+
+tokenizer.json            vocabulary and merges
+tokenizer_config.json     names of special tokens; in older checkpoints also the chat template
+special_tokens_map.json   the names again (read where the former is silent)
+chat_template.jinja       the chat template (or chat_template.json)
+config.json               image settings, ids of the image tokens
+preprocessor_config.json  image settings again (read where config.json is silent)
+generation_config.json    which tokens end a reply
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from holotron.errors import CheckpointError, ConfigError
+from holotron.model.processor.template import ChatTemplate
+from holotron.model.processor.tiling import ImageConfig
+from holotron.model.processor.tokenizer import Tokenizer
+
+_SPECIAL = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessorFiles:
+    tokenizer: Tokenizer
+    template: ChatTemplate
+    images: ImageConfig | None
+
+
+def read(path: Path) -> ProcessorFiles:
+    from holotron.model.hf_config import read_json  # it imports this package
+
+    def optional(name: str) -> dict[str, Any]:
+        return read_json(path / name) if (path / name).is_file() else {}
+
+    if not (path / "tokenizer.json").is_file():
+        raise CheckpointError(f"{path} holds no tokenizer.json; a checkpoint folder needs one")
+    config, settings, generation = (
+        optional("config.json"),
+        optional("tokenizer_config.json"),
+        optional("generation_config.json"),
+    )
+    decoder = config.get("llm_config") or config.get("text_config") or config
+    named = optional("special_tokens_map.json") | {key: value for key, value in settings.items() if value is not None}
+    special = {name: _content(named[name]) for name in _SPECIAL if named.get(name) is not None}
+
+    eos = generation.get("eos_token_id", config.get("eos_token_id", decoder.get("eos_token_id")))
+    tokenizer = Tokenizer.from_file(
+        path / "tokenizer.json", special=special, eos_ids=eos if isinstance(eos, list) else [] if eos is None else [eos]
+    )
+    images = _images(config, optional("preprocessor_config.json"))
+    if images is not None:
+        _check_image_ids(tokenizer, config, path)
+    source = _template_source(path, settings, optional("chat_template.json"))
+    template = _builtin_for(tokenizer) if source is None else ChatTemplate(source, special, tokenizer.image)
+    return ProcessorFiles(tokenizer, template, images)
+
+
+def write(path: Path, tokenizer: Tokenizer, template: ChatTemplate, images: ImageConfig | None) -> None:
+    path.mkdir(parents=True, exist_ok=True)
+    tokenizer.backend.save(str(path / "tokenizer.json"))
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "clean_up_tokenization_spaces": False,
+        **tokenizer.special,
+    }
+    _write_json(path / "tokenizer_config.json", settings)
+    (path / "chat_template.jinja").write_text(template.source, encoding="utf-8")
+    if tokenizer.eos_ids:
+        _write_json(path / "generation_config.json", {"eos_token_id": sorted(tokenizer.eos_ids)})
+    if images is not None:
+        _write_json(path / "preprocessor_config.json", images.to_hf())
+
+
+def _write_json(path: Path, value: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _content(token: Any) -> str:
+    """A token is written as its text, or as an object that holds it."""
+    return str(token["content"] if isinstance(token, Mapping) else token)
+
+
+def _images(config: Mapping[str, Any], preprocessor: Mapping[str, Any]) -> ImageConfig | None:
+    """None unless one of the two describes images. `config.json` wins: it is what the network is built from."""
+    if not preprocessor and "vision_config" not in config and "force_image_size" not in config:
+        return None
+    return ImageConfig.from_hf({**preprocessor, **config})
+
+
+def _check_image_ids(tokenizer: Tokenizer, config: Mapping[str, Any], path: Path) -> None:
+    """The network overwrites rows by id and the tokenizer writes ids by name: they have to mean the same ones."""
+    for token, keys in (
+        (tokenizer.image, ("img_context_token_id", "image_token_id", "image_token_index")),
+        (tokenizer.image_start, ("img_start_token_id",)),
+        (tokenizer.image_end, ("img_end_token_id",)),
+    ):
+        for key in keys:
+            if (wanted := config.get(key)) is not None and tokenizer.token_id(token) != wanted:
+                raise CheckpointError(
+                    f"{path / 'config.json'} says {key} = {wanted}, but tokenizer.json gives {token!r} the id "
+                    f"{tokenizer.token_id(token)}"
+                )
+
+
+def _template_source(path: Path, settings: Mapping[str, Any], json_file: Mapping[str, Any]) -> str | None:
+    if (path / "chat_template.jinja").is_file():
+        return (path / "chat_template.jinja").read_text(encoding="utf-8")
+    source = json_file.get("chat_template") or settings.get("chat_template")
+    if isinstance(source, list):  # several by name: {"name": "default", "template": ...}
+        by_name = {entry.get("name"): entry.get("template") for entry in source if isinstance(entry, Mapping)}
+        source = by_name.get("default") or next(iter(by_name.values()), None)
+    return source if isinstance(source, str) else None
+
+
+def _builtin_for(tokenizer: Tokenizer) -> ChatTemplate:
+    for name, mark in (("nemotron-vl", "<SPECIAL_11>"), ("chatml", "<|im_start|>")):
+        if tokenizer.token_id(mark) is not None:
+            return ChatTemplate.builtin(name, tokenizer.special)
+    raise ConfigError("the checkpoint has no chat template, and its tokens fit none of ours; add chat_template.jinja")

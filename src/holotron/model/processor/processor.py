@@ -1,0 +1,221 @@
+"""The processor: a tokenizer, a chat template and an image configuration, working as one.
+
+A stateless request is rendered whole, a session piece by piece:
+
+    prompt = processor.render(messages)                  # token ids, and the images' tiles with their places in them
+    log = prompt.ids + generated
+    more = processor.bridge(next_messages, after=log)    # what to append for the next turn; history is not touched
+
+`bridge` asks the template what it would write after a reply, so that an appended turn is exactly what rendering the
+whole conversation would have put there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from holotron.errors import ConfigError, InputError
+from holotron.model.processor import folder
+from holotron.model.processor.images import ImageLimits, tile_keys, to_tiles
+from holotron.model.processor.messages import ImageSource, load_image, plain_chat
+from holotron.model.processor.template import ChatTemplate, Message
+from holotron.model.processor.tiling import ImageConfig, image_tokens
+from holotron.model.processor.tokenizer import REPLY, SPLIT, Tokenizer, byte_tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class PromptLimits:
+    """What one request may hold. Four images is the published limit of the model; sessions append beyond it."""
+
+    max_images: int = 4
+    max_tiles: int = 4 * 13
+    max_tokens: int = 131_072
+
+
+@dataclass(frozen=True, slots=True)
+class PromptImage:
+    """An image and its place: `ids[start : start + length]` are its `<image>` tokens, between the two tags."""
+
+    start: int
+    length: int
+    tiles: Tensor  # uint8 [n, 3, height, width]
+    keys: tuple[bytes, ...]  # one per tile, by content
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    ids: list[int]
+    images: tuple[PromptImage, ...] = ()
+    text: str = ""  # one `<image>` per image; for people and logs
+    opens_reasoning: bool = False  # the prompt ends inside a reasoning block, so the reply begins with reasoning
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+class Processor:
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        template: ChatTemplate,
+        images: ImageConfig | None = None,
+        *,
+        limits: PromptLimits | None = None,
+        image_limits: ImageLimits | None = None,
+    ) -> None:
+        """`images` is None for a model without eyes."""
+        self.tokenizer = tokenizer
+        self.template = template
+        self.images = images
+        self.limits = limits or PromptLimits()
+        self.image_limits = image_limits or ImageLimits()
+        if images is not None and tokenizer.image_id is None:
+            raise ConfigError(f"the model sees images but its tokenizer has no token {tokenizer.image!r}")
+
+    @classmethod
+    def from_folder(cls, path: str | Path, **limits: Any) -> Processor:
+        """Read a checkpoint folder: tokenizer, chat template and image settings in Hugging Face's files."""
+        files = folder.read(Path(path))
+        return cls(files.tokenizer, files.template, files.images, **limits)
+
+    @classmethod
+    def for_bytes(
+        cls, images: ImageConfig | None = None, *, limits: PromptLimits | None = None, **ids: Any
+    ) -> Processor:
+        """For models without a vocabulary of their own: one token per byte, ChatML turns (see `byte_tokenizer`)."""
+        tokenizer = byte_tokenizer(**ids)
+        return cls(tokenizer, ChatTemplate.builtin("chatml", tokenizer.special), images, limits=limits)
+
+    def save(self, path: str | Path) -> None:
+        """Write everything `from_folder` reads but `config.json`, which belongs to the weights."""
+        folder.write(Path(path), self.tokenizer, self.template, self.images)
+
+    # --------------------------------------------------------------------------------------------- whole requests
+
+    def render(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        thinking: bool = False,
+        add_generation_prompt: bool = True,
+        **variables: Any,
+    ) -> Prompt:
+        """A conversation in OpenAI's form to a prompt. Further keywords go to the template."""
+        chat = plain_chat(messages, tools, self.tokenizer)
+        if len(chat.images) > self.limits.max_images:
+            raise InputError(f"the request has {len(chat.images)} images; the limit is {self.limits.max_images}")
+        text = self.template.render(
+            chat.messages,
+            tools=chat.tools,
+            thinking=thinking,
+            add_generation_prompt=add_generation_prompt,
+            **variables,
+        )
+        return self._encode(text, chat.images)
+
+    # ---------------------------------------------------------------------------------------- pieces for sessions
+
+    def bridge(
+        self,
+        messages: Sequence[Message],
+        after: Sequence[int],
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        thinking: bool = False,
+        **variables: Any,
+    ) -> Prompt:
+        """What to append to a log that ends in a reply: the reply's end, the new messages, the next reply's start.
+
+        `after` is the log (its last tokens suffice). Whatever part of the reply's end is there already, because the
+        model wrote it, is not written again. Spans count from the start of the appended ids.
+        """
+        chat = plain_chat(messages, tools, self.tokenizer)
+        turns = [{"role": "user", "content": ""}, {"role": "assistant", "content": REPLY}, *chat.messages]
+        whole = self.template.render(turns, tools=chat.tools, thinking=thinking, **variables)
+        _, found, text = whole.rpartition(REPLY)
+        if not found:
+            raise ConfigError("the chat template drops the assistant's reply; sessions cannot be continued with it")
+        prompt = self._encode(text, chat.images)
+        return _without_start(prompt, _already_there(prompt.ids, after, self.tokenizer.eos_ids))
+
+    def encode_text(self, text: str, *, control_tokens: bool = False) -> list[int]:
+        """Ids of a text. Control tokens written in it are letters unless `control_tokens` says otherwise."""
+        return self.tokenizer.encode(text) if control_tokens else self.tokenizer.encode_plain(text)
+
+    def encode_image(self, source: ImageSource) -> Prompt:
+        """One image as it stands in a prompt: tag, placeholders, tag; with its tiles."""
+        return self._encode(self.tokenizer.image, [source])
+
+    def image_tokens(self, width: int, height: int) -> int:
+        """What an image of this size will cost, its tags included."""
+        tags = sum(tag is not None for tag in (self.tokenizer.image_start_id, self.tokenizer.image_end_id))
+        return image_tokens(width, height, self._eyes()) + tags
+
+    # ----------------------------------------------------------------------------------------------------- inside
+
+    def _eyes(self) -> ImageConfig:
+        if self.images is None:
+            raise InputError("this model reads text only; send no images")
+        return self.images
+
+    def _encode(self, text: str, sources: Sequence[ImageSource]) -> Prompt:
+        """Tokenise a rendered text and put each image's tokens where the template put its placeholder."""
+        tokenizer = self.tokenizer
+        if sources:
+            self._eyes()
+        if tokenizer.image_id is not None:
+            if (places := text.count(tokenizer.image)) != len(sources):
+                raise ConfigError(f"the chat template wrote {places} image placeholders for {len(sources)} images")
+            # Tags the tokenizer knows stand around every placeholder.
+            start = tokenizer.image_start if tokenizer.image_start_id is not None else ""
+            end = tokenizer.image_end if tokenizer.image_end_id is not None else ""
+            text = text.replace(tokenizer.image, f"{start}{tokenizer.image}{end}")
+        short = tokenizer.encode(text)
+        self._check_tokens(len(short))
+
+        ids: list[int] = []
+        images: list[PromptImage] = []
+        tiles_so_far = 0
+        remaining = iter(sources)
+        for index in short:
+            if index != tokenizer.image_id:
+                ids.append(index)
+                continue
+            image = self._image(load_image(next(remaining), self.image_limits), start=len(ids))
+            tiles_so_far += len(image.tiles)
+            if tiles_so_far > self.limits.max_tiles:
+                raise InputError(f"the images need more than {self.limits.max_tiles} tiles; send fewer or smaller ones")
+            ids.extend([index] * image.length)
+            self._check_tokens(len(ids))
+            images.append(image)
+        self._check_tokens(len(ids))
+        opens_reasoning = text.rstrip().endswith("<think>")
+        return Prompt(ids, tuple(images), text.replace(SPLIT, ""), opens_reasoning)
+
+    def _check_tokens(self, count: int) -> None:
+        if count > self.limits.max_tokens:
+            raise InputError(f"the prompt has more than {self.limits.max_tokens:,} tokens")
+
+    def _image(self, pixels: np.ndarray, start: int) -> PromptImage:
+        tiles = to_tiles(pixels, self._eyes())
+        length = len(tiles) * self._eyes().tokens(*tiles.shape[-2:])
+        return PromptImage(start, length, tiles, tuple(tile_keys(tiles)))
+
+
+def _already_there(ids: Sequence[int], log: Sequence[int], eos_ids: Collection[int]) -> int:
+    """How many of `ids` (a reply's end and what follows it) the log has already."""
+    end = next((place for place, index in enumerate(ids) if index in eos_ids), len(ids))
+    if log and end < len(ids) and log[-1] == ids[end]:
+        # The model ended its turn itself, with or without the line break that the template puts before the token.
+        return end + 1
+    return next((n for n in range(min(len(log), end), 0, -1) if list(ids[:n]) == list(log[-n:])), 0)
+
+
+def _without_start(prompt: Prompt, count: int) -> Prompt:
+    images = tuple(replace(image, start=image.start - count) for image in prompt.images)
+    return replace(prompt, ids=prompt.ids[count:], images=images)

@@ -1,0 +1,157 @@
+"""Chat templates: messages to the exact text a checkpoint was trained on.
+
+The template is the checkpoint's own Jinja program, run in the same sandbox as in `transformers` (immutable data, plain
+JSON types only, `tojson`, `raise_exception`, `strftime_now`, `{% generation %}`), so the text is the same. Checkpoints
+differ in two conventions, and both are found out by looking at the template rather than by a list of model names:
+
+* **Content**: some templates take a list of parts and place images themselves, some only strings. The latter get
+  `<image>` and a line break wherever an image part stands.
+* **Reasoning**: some read a variable (`enable_thinking`), some look for `/think` or `/no_think` in the system and user
+  texts and strip it. `thinking=` sets the default either way; a toggle written in a message still wins, as published.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import cached_property
+from importlib import resources
+from typing import Any
+
+import jinja2
+import jinja2.ext
+import jinja2.meta
+import jinja2.nodes
+import jinja2.parser
+import jinja2.sandbox
+
+from holotron.errors import ConfigError, InputError
+
+Message = Mapping[str, Any]
+
+_PROBE = "\U000f0002"  # a text no template writes itself
+
+
+class _GenerationBlock(jinja2.ext.Extension):
+    """Lets `{% generation %}...{% endgeneration %}` through: training frameworks mark the reply with it."""
+
+    tags = {"generation"}  # noqa: RUF012 (jinja's own convention)
+
+    def parse(self, parser: jinja2.parser.Parser) -> list[jinja2.nodes.Node]:
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+def _tojson(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    # Jinja's own filter escapes HTML, which no model was trained on.
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+
+def _raise_exception(message: str) -> None:
+    raise jinja2.TemplateError(message)
+
+
+def _environment() -> jinja2.sandbox.ImmutableSandboxedEnvironment:
+    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationBlock, jinja2.ext.loopcontrols]
+    )
+    environment.filters["tojson"] = _tojson
+    environment.globals["raise_exception"] = _raise_exception
+    environment.globals["strftime_now"] = lambda format: datetime.now().strftime(format)
+    return environment
+
+
+class ChatTemplate:
+    """One checkpoint's template, ready to render."""
+
+    def __init__(self, source: str, special: Mapping[str, str] | None = None, image: str = "<image>") -> None:
+        """`special` are the token names a template may use (`bos_token`, ...); `image` is what stands for an image."""
+        self.source = source
+        self.special = dict(special or {})
+        self.image = image
+        environment = _environment()
+        try:
+            self._template = environment.from_string(source)
+            self._variables = jinja2.meta.find_undeclared_variables(environment.parse(source))
+        except jinja2.TemplateSyntaxError as error:
+            raise ConfigError(f"the chat template is not valid Jinja: {error.message} (line {error.lineno})") from error
+
+    @classmethod
+    def builtin(cls, name: str, special: Mapping[str, str] | None = None) -> ChatTemplate:
+        """A template of ours: `nemotron-vl` (Holotron-12B's format) or `chatml`."""
+        file = resources.files(__package__) / "templates" / f"{name}.jinja"
+        if not file.is_file():
+            raise ConfigError(f"there is no built-in chat template {name!r}; there are: nemotron-vl, chatml")
+        return cls(file.read_text(encoding="utf-8"), special)
+
+    def render(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        thinking: bool = False,
+        add_generation_prompt: bool = True,
+        **variables: Any,
+    ) -> str:
+        """The prompt as text. Messages hold plain JSON; content is a string or parts of type `text` and `image`."""
+        turns = [dict(message) for message in messages]
+        if self.toggles_thinking_by_text:
+            turns = _with_toggle(turns, thinking)
+        if not self.takes_parts:
+            turns = [turn | {"content": self._flat(turn.get("content"))} for turn in turns]
+        given = {"enable_thinking": thinking, "thinking": thinking} | variables
+        return self._run(turns, tools=tools or None, add_generation_prompt=add_generation_prompt, **given)
+
+    def _run(self, messages: list[dict[str, Any]], **variables: Any) -> str:
+        try:
+            # A copy, so that nothing the template does reaches the caller's messages.
+            return self._template.render(messages=copy.deepcopy(messages), **self.special | variables)
+        except jinja2.sandbox.SecurityError as error:
+            raise ConfigError(f"the chat template tried something a template must not do: {error}") from error
+        except jinja2.TemplateError as error:
+            raise InputError(f"the chat template does not accept these messages: {error.message}") from error
+        except (TypeError, ValueError, KeyError, AttributeError, LookupError, ArithmeticError, RecursionError) as error:
+            # Python's own errors from inside the template: most often a message of a shape it does not expect.
+            raise InputError(f"the chat template failed on these messages: {type(error).__name__}: {error}") from error
+
+    @cached_property
+    def toggles_thinking_by_text(self) -> bool:
+        return "/no_think" in self.source and "enable_thinking" not in self._variables
+
+    @cached_property
+    def takes_parts(self) -> bool:
+        """Whether content may be a list of parts: render one and see if it comes out as text or as Python's repr."""
+        parts = [{"type": "text", "text": _PROBE}]
+        try:
+            text = self._run([{"role": "user", "content": parts}], tools=None, add_generation_prompt=False)
+        except InputError:
+            return False
+        return _PROBE in text and "'type'" not in text and '"type"' not in text
+
+    def _flat(self, content: Any) -> str:
+        if content is None or isinstance(content, str):
+            return content or ""
+        return "".join(part["text"] if part["type"] == "text" else f"{self.image}\n" for part in content)
+
+
+def _with_toggle(messages: list[dict[str, Any]], thinking: bool) -> list[dict[str, Any]]:
+    """Say `/think` or `/no_think` first, in the system message, where any later mention outweighs it."""
+    toggle = "/think" if thinking else "/no_think"
+    if not messages or messages[0]["role"] != "system":
+        return [{"role": "system", "content": toggle}, *messages]
+    system = messages[0]
+    content = system.get("content") or ""
+    said = content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+    if "/think" in said.replace("</think>", "") or "/no_think" in said:
+        return messages
+    if isinstance(content, str):
+        return [system | {"content": f"{toggle}{content}"}, *messages[1:]]
+    return [system | {"content": [{"type": "text", "text": toggle}, *content]}, *messages[1:]]
