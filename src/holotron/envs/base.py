@@ -8,9 +8,9 @@
     await environment.close()
 
 Rules. `reset` may be called again and again on one environment; the same task and seed give the same start. A
-`step` that the page refuses (no such tab, navigation blocked) is not an exception: it returns an observation whose
-`note` says so. Exceptions are for the environment itself: `EnvironmentFault` means this lease is broken, get a new one.
-`close` never raises and leaves no process behind.
+`step` that the page refuses (no such tab, navigation blocked) is not an exception: it returns an observation
+whose `note` says so. Exceptions are for the environment itself: `EnvironmentFault` means this lease is
+broken, get a new one. `close` never raises and leaves no process behind.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Which browser, and how it is started.
 
-`chromium-headless-shell` is the browser for rollouts: a third of the memory of full Chromium and ten times faster to
-open contexts. Full Chromium (or Chrome) is for people who want to watch (`headless=False`), and the fallback.
+`chromium-headless-shell` is the browser for rollouts: a third of the memory of full Chromium and ten times
+faster to open contexts. Full Chromium (or Chrome) is for people who want to watch (`headless=False`), and the
+fallback.
 
-The real program is started, never a wrapper script: Debian's `/usr/bin/chromium-headless-shell` is a shell script that
-does not `exec`, so killing what we started would leave the browser behind.
+The real program is started, never a wrapper script: Debian's `/usr/bin/chromium-headless-shell` is a shell
+script that does not `exec`, so killing what we started would leave the browser behind.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Doing what an `Action` says on one page.
 
-Everything here happens inside the page: mouse, keyboard, scrolling. What concerns the browser around it (addresses,
-tabs, going back) belongs to the environment. An action that cannot be done is `Refused` with a sentence for the agent;
-that is an ordinary event of an episode, not a fault.
+Everything here happens inside the page: mouse, keyboard, scrolling. What concerns the browser around it
+(addresses, tabs, going back) belongs to the environment. An action that cannot be done is `Refused` with a
+sentence for the agent; that is an ordinary event of an episode, not a fault.
 """
 
 from __future__ import annotations
@@ -92,9 +92,7 @@ async def _write(tab: Tab, action: Write) -> None:
 
 
 async def _press(tab: Tab, keys: tuple[str, ...]) -> None:
-    names = [
-        _key_name(key) for chord in keys for key in (chord.split("+") if len(chord) > 1 else [chord]) if key
-    ]
+    names = [_key_name(key) for chord in keys for key in (chord.split("+") if len(chord) > 1 else [chord]) if key]
     if not names:
         raise Refused("press_keys needs at least one key.")
     try:
@@ -113,13 +111,14 @@ _KEY_NAMES = {
     "ctrl": "Control", "control": "Control", "cmd": "Meta", "command": "Meta", "meta": "Meta", "win": "Meta",
     "super": "Meta", "alt": "Alt", "option": "Alt", "shift": "Shift", "enter": "Enter", "return": "Enter",
     "esc": "Escape", "escape": "Escape", "tab": "Tab", "space": "Space", "spacebar": "Space",
-    "backspace": "Backspace", "del": "Delete", "delete": "Delete", "insert": "Insert", "home": "Home", "end": "End",
-    "pageup": "PageUp", "pgup": "PageUp", "pagedown": "PageDown", "pgdn": "PageDown", "up": "ArrowUp",
-    "down": "ArrowDown", "left": "ArrowLeft", "right": "ArrowRight", "arrowup": "ArrowUp", "arrowdown": "ArrowDown",
-    "arrowleft": "ArrowLeft", "arrowright": "ArrowRight",
+    "backspace": "Backspace", "del": "Delete", "delete": "Delete", "insert": "Insert", "home": "Home", "end":
+    "End", "pageup": "PageUp", "pgup": "PageUp", "pagedown": "PageDown", "pgdn": "PageDown", "up": "ArrowUp",
+    "down": "ArrowDown", "left": "ArrowLeft", "right": "ArrowRight", "arrowup": "ArrowUp", "arrowdown":
+    "ArrowDown", "arrowleft": "ArrowLeft", "arrowright": "ArrowRight",
 }  # fmt: skip
 
-# What has the focus: "value" for fields whose editor is the browser's own, "text" for editable text, "" for neither.
+# What has the focus: "value" for fields whose editor is the browser's own, "text" for editable text, "" for
+# neither.
 _FOCUSED_KIND = """(() => {
   let element = document.activeElement;
   while (element?.shadowRoot?.activeElement) element = element.shadowRoot.activeElement;

@@ -6,13 +6,15 @@
     environment.task.goal                                    # 'Click on the "ok" button.'
     result = await environment.step(Click(80, 120))          # result.reward is 1.0 when that was right
 
-The task area is 160x210 CSS pixels, drawn `scale` times larger. With `crop_instruction` the observation is only the
-160x160 below the yellow instruction bar, since the goal is given as text anyway, and coordinates count from there.
+The task area is 160x210 CSS pixels, drawn `scale` times larger. With `crop_instruction` the observation is
+only the 160x160 below the yellow instruction bar, since the goal is given as text anyway, and coordinates
+count from there.
 
-The same task and seed give the same page to the pixel: chance is seeded before the page loads and again for the
-episode, animations are off, the caret does not blink, and a step is over when the short timers it started have fired.
-Rewards are raw (no decay over time) and there is no time limit unless `time_limit` asks for one. Episodes are reset
-inside the loaded page; the page is loaded anew when the task changes or something went wrong.
+The same task and seed give the same page to the pixel: chance is seeded before the page loads and again for
+the episode, animations are off, the caret does not blink, and a step is over when the short timers it started
+have fired. Rewards are raw (no decay over time) and there is no time limit unless `time_limit` asks for one.
+Episodes are reset inside the loaded page; the page is loaded anew when the task changes or something went
+wrong.
 """
 
 from __future__ import annotations
@@ -29,22 +31,33 @@ from typing import Any, Literal
 from PIL import Image
 
 from holotron.envs import dom
-from holotron.envs.hands import Refused, perform
+from holotron.envs.hands import LONGEST_WAIT, Refused, perform
 from holotron.envs.pool import BrowserPool, Lease, faults
 from holotron.envs.static import StaticServer
 from holotron.envs.tab import Box, Display, Tab
 from holotron.errors import ConfigError, EnvironmentFault, MissingDependency
-from holotron.types import Action, Answer, Observation, Restart, StepResult, Task
+from holotron.types import Action, Answer, Observation, Restart, StepResult, Task, Wait
 
 SUITE = "miniwob"
 WIDTH, HEIGHT, INSTRUCTION = 160, 210, 50  # CSS pixels; the instruction bar is the upper part
-NO_LIMIT = 1_000_000  # milliseconds; from 2**31 on, a browser's timer fires at once
-SETTLE = 800  # milliseconds a step waits at most for the page's own short timers
+NO_LIMIT = 1_000_000_000  # milliseconds; from 2**31 on, a browser's timer fires at once
+ACTION_TIME = 100, 1000  # milliseconds of the page's time an action takes: at least, and at most while things move
 
 # Pages of the wheel that nobody registers as tasks: they move by themselves or reward the passing of time.
 UNREGISTERED = frozenset({"moving-items", "simon-says", "chase-circle", "hover-shape", "button-delay"})
 
-_SCRIPT = (files(__package__) / "assets" / "miniwob.js").read_text()
+# Pages that carry something from one episode into the next (an open tab, a scrolled list): always loaded
+# anew.
+CARRIES_OVER = frozenset({
+    "book-flight", "book-flight-nodelay", "click-collapsible", "click-collapsible-nodelay",
+    "click-collapsible-2", "click-collapsible-2-nodelay", "click-scroll-list", "click-tab", "click-tab-2",
+    "click-tab-2-easy", "click-tab-2-medium", "click-tab-2-hard", "scroll-text", "scroll-text-2",
+    "search-engine", "simon-says", "use-colorwheel", "use-colorwheel-2", "use-spinner",
+})  # fmt: skip
+
+_ASSETS = files(__package__) / "assets"
+_EPISODES = (_ASSETS / "miniwob.js").read_text()
+_STANDING_CLOCK = (_ASSETS / "clock.js").read_text()
 
 
 def pages() -> Path:
@@ -135,16 +148,14 @@ class MiniWobEnvironment:
             raise EnvironmentFault("There is no task before reset().")
         return self._task
 
-    # ------------------------------------------------------------------------------------------------- the contract
+    # ------------------------------------------------------------------------------------------- the contract
 
     async def reset(self, task: Task) -> Observation:
         page = self._page_of(task)
         self._task, self._end = None, None
         try:
             goal = await self._start(task, page)
-        except (
-            EnvironmentFault
-        ):  # a dead page, or one left in a bad state by the last episode: once more from nothing
+        except EnvironmentFault:  # a dead page, or one left in a bad state by the last episode: once more from nothing
             await self.close()
             goal = await self._start(task, page)
         self._task = dataclasses.replace(task, goal=goal)
@@ -162,13 +173,13 @@ class MiniWobEnvironment:
         if isinstance(action, Restart):
             return StepResult(await self.reset(self.task))
         note = ""
-        if not isinstance(action, Answer):
+        if not isinstance(action, Answer | Wait):  # waiting is for the page's clock, see below
             try:
                 with faults(f"doing {action.tool_name}"):
                     await perform(self._open_tab, self._to_view(action))
             except Refused as refusal:
                 note = str(refusal)
-        state = await self._read()
+        state = await self._read(*_page_time(action))
         done = state["done"] or isinstance(action, Answer)
         observation = await self._look(note)
         info = {"reason": state["reason"], "timed_reward": state["reward"]}
@@ -182,7 +193,7 @@ class MiniWobEnvironment:
         if lease is not None:
             await lease.close()
 
-    # ------------------------------------------------------------------- behind the pixels: solvers and data labelling
+    # ---------------------------------------------------------- behind the pixels: solvers and data labelling
 
     async def evaluate(self, expression: str) -> Any:
         """The value of a JavaScript expression in the task's page. Coordinates it returns are those of the viewport."""
@@ -192,7 +203,7 @@ class MiniWobEnvironment:
         """Every visible element, in the coordinates of actions."""
         return dom.parse(await self._open_tab.evaluate(dom.SCRIPT), top=self._top)
 
-    # ----------------------------------------------------------------------------------------------------- the inside
+    # --------------------------------------------------------------------------------------------- the inside
 
     @property
     def _open_tab(self) -> Tab:
@@ -209,16 +220,19 @@ class MiniWobEnvironment:
         """Load the page if another one is open, start the episode, return the goal."""
         if self._tab is None or self._lease is None or not self._lease.alive:
             await self._open()
-        if self._loaded != task.name:
-            self._loaded = None
+        limit = int(self._options.time_limit * 1000) if self._options.time_limit else NO_LIMIT
+        arguments = json.dumps([str(task.seed), limit, task.options.get("mode"), *ACTION_TIME])
+        goal = None
+        if self._loaded == task.name and task.name not in CARRIES_OVER:
+            self._loaded = None  # until the start has gone well
+            await self._open_tab.move(0, 0)  # nothing is hovered at the start
+            goal = await self._open_tab.evaluate(f"__holotron.start(...{arguments})")
+        if goal is None:
             with faults(f"loading {page}"):
                 await self._open_tab.page.goto(page, wait_until="load", timeout=20_000)
-        self._loaded = None
-        limit = int(self._options.time_limit * 1000) if self._options.time_limit else NO_LIMIT
-        arguments = json.dumps([str(task.seed), limit, task.options.get("mode")])
-        started = json.loads(await self._open_tab.evaluate(f"__holotron.start(...{arguments})"))
+            goal = await self._open_tab.evaluate(f"__holotron.start(...{arguments})")
         self._loaded = task.name
-        return started["goal"]
+        return str(goal)
 
     async def _open(self) -> None:
         await self.close()
@@ -231,11 +245,13 @@ class MiniWobEnvironment:
             service_workers="block",
         )
         with faults("opening a page"):
-            await self._lease.context.add_init_script(_SCRIPT)
+            if self._options.time_limit is None:
+                await self._lease.context.add_init_script(_STANDING_CLOCK)
+            await self._lease.context.add_init_script(_EPISODES)
             self._tab = await Tab.open(await self._lease.context.new_page(), self._display)
 
-    async def _read(self) -> dict[str, Any]:
-        state = json.loads(await self._open_tab.evaluate(f"__holotron.read({SETTLE})"))
+    async def _read(self, least: float = 0, most: float = 0) -> dict[str, Any]:
+        state = json.loads(await self._open_tab.evaluate(f"__holotron.read({least}, {most})"))
         self._scroll = (state["x"], state["y"])
         return state
 
@@ -264,3 +280,10 @@ class MiniWobEnvironment:
             return action
         moved = {name: getattr(action, name, None) for name in ("y", "y1", "y2")}
         return dataclasses.replace(action, **{k: v + self._top for k, v in moved.items() if v is not None})
+
+
+def _page_time(action: Action) -> tuple[float, float]:
+    """How long an action takes on the page's clock, in milliseconds: at least, at most."""
+    least, most = ACTION_TIME
+    waited = min(action.seconds, LONGEST_WAIT) * 1000 if isinstance(action, Wait) else 0
+    return max(least, waited), max(most, waited)

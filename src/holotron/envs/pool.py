@@ -6,12 +6,13 @@
     await lease.close()
     await pool.close()
 
-Browsers start when first needed and are replaced when they die or have served `recycle_after` leases. Contexts are
-opened a few at a time, because opening many at once starves the ones already working. The blast radius of a dying
-browser is its own contexts: their next call raises `EnvironmentFault`, and the next lease starts a new browser.
+Browsers start when first needed and are replaced when they die or have served `recycle_after` leases.
+Contexts are opened a few at a time, because opening many at once starves the ones already working. The blast
+radius of a dying browser is its own contexts: their next call raises `EnvironmentFault`, and the next lease
+starts a new browser.
 
-Nothing outlives us: Playwright's driver and the browsers hold pipes to this process and exit when those close, also
-when this process is killed with SIGKILL.
+Nothing outlives us: Playwright's driver and the browsers hold pipes to this process and exit when those
+close, also when this process is killed with SIGKILL.
 """
 
 from __future__ import annotations
@@ -81,11 +82,7 @@ class BrowserPool:
             async with slot.lock:
                 if self._closed:
                     raise EnvironmentFault("The browser pool is closed.")
-                if (
-                    slot.browser is not None
-                    and slot.browser.is_connected()
-                    and slot.served >= self._recycle_after
-                ):
+                if slot.browser is not None and slot.browser.is_connected() and slot.served >= self._recycle_after:
                     self._retire(slot)
                 if slot.browser is None or not slot.browser.is_connected():
                     slot.browser, slot.served = await self._launch(), 0

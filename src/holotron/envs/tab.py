@@ -1,11 +1,11 @@
 """One page and the hands that work on it.
 
-A `Tab` is a Playwright page plus a protocol (CDP) session of its own. Screenshots, mouse and script evaluation go
-through that session directly: half the cost of the page-level calls. Keyboard and drags go through Playwright, which
-knows key layouts and drag-and-drop.
+A `Tab` is a Playwright page plus a protocol (CDP) session of its own. Screenshots, mouse and script
+evaluation go through that session directly: half the cost of the page-level calls. Keyboard and drags go
+through Playwright, which knows key layouts and drag-and-drop.
 
-Two traps are handled here once. A protocol session renders screenshots at scale 1 unless it sets the device metrics
-itself. And a screenshot's `clip` is in document coordinates, not in those of the viewport.
+Two traps are handled here once. A protocol session renders screenshots at scale 1 unless it sets the device
+metrics itself. And a screenshot's `clip` is in document coordinates, not in those of the viewport.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Tab:
     def _on_crash(self, _: Page) -> None:
         self.crashed = True
 
-    # ------------------------------------------------------------------------------------------------- the protocol
+    # ------------------------------------------------------------------------------------------- the protocol
 
     async def send(self, method: str, /, *, timeout: float = 15.0, **parameters: Any) -> Any:
         """One protocol call, with its failures sorted into crash, hang and loss of the browser."""
@@ -134,7 +134,7 @@ class Tab:
         reply = await self.send("Page.captureScreenshot", timeout=timeout, **parameters)
         return base64.b64decode(reply["data"])
 
-    # ------------------------------------------------------------------------------------------------------ the hands
+    # ---------------------------------------------------------------------------------------------- the hands
 
     async def move(self, x: float, y: float) -> None:
         await self.send("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
@@ -149,7 +149,17 @@ class Tab:
         await asyncio.gather(*(self.send("Input.dispatchMouseEvent", x=x, y=y, **event) for event in events))
 
     async def wheel(self, x: float, y: float, dx: float, dy: float) -> None:
+        """Turn the wheel and wait until what is under the pointer has moved; the browser scrolls a little later."""
+        positions = f"({_SCROLL_POSITIONS})({x}, {y})"
+        before = last = await self.evaluate(positions)
         await self.send("Input.dispatchMouseEvent", type="mouseWheel", x=x, y=y, deltaX=dx, deltaY=dy)
+        for _ in range(SCROLL_POLLS):  # all of them only where nothing can scroll, or inside another site's
+        frame
+            await asyncio.sleep(SCROLL_POLL)
+            now = await self.evaluate(positions)
+            if now != before and now == last:
+                return
+            last = now
 
     async def drag(self, x1: float, y1: float, x2: float, y2: float, *, moves: int = 8) -> None:
         """Press, travel in several moves (pages ignore jumps), release. Playwright turns it into HTML5 drag-and-drop."""
@@ -168,5 +178,15 @@ class Tab:
     async def insert(self, text: str) -> None:
         await self.send("Input.insertText", text=text)
 
+
+SCROLL_POLL, SCROLL_POLLS = 0.015, 16  # seconds, times
+
+# How far everything around a point is scrolled.
+_SCROLL_POSITIONS = """(x, y) => {
+  const found = [window.scrollX, window.scrollY];
+  for (let e = document.elementFromPoint(x, y); e; e = e.parentElement ?? e.getRootNode().host)
+    found.push(e.scrollLeft, e.scrollTop);
+  return found.join();
+}"""
 
 _BUTTONS = {"left": 1, "right": 2, "middle": 4}

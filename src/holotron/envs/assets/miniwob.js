@@ -1,5 +1,5 @@
-// Runs in every MiniWoB++ page before the page's own scripts. Three jobs: make the page's start independent of chance
-// and of the date, know when the page has nothing more to do soon, and start and read episodes.
+// Runs in every MiniWoB++ page before the page's own scripts: makes the page's start independent of chance, and starts
+// and reads episodes.
 (() => {
   if (window.top !== window) return;
 
@@ -7,56 +7,68 @@
   let state = 1;
   Math.random = () => (state = (state * 48271) % 2147483647) / 2147483647;
 
-  // Short timers the page has set and that have not fired: the page is about to change by itself.
-  const SOON = 800;
-  const pending = new Set();
-  const setTimer = window.setTimeout.bind(window);
-  const clearTimer = window.clearTimeout.bind(window);
-  window.setTimeout = (callback, delay = 0, ...rest) => {
-    if (typeof callback !== 'function' || !(delay <= SOON)) return setTimer(callback, delay, ...rest);
-    const id = setTimer(() => { pending.delete(id); callback(...rest); }, delay);
-    pending.add(id);
-    return id;
+  const realTimer = window.setTimeout.bind(window);
+  const sleep = (milliseconds) => new Promise((done) => realTimer(done, milliseconds));
+
+  // Every picture the style sheets name is fetched and kept, so that icons are there in the first frame that shows them.
+  const pictures = [];
+  const fetchPictures = async () => {
+    const wanted = new Set();
+    for (const sheet of document.styleSheets) {
+      for (const rule of sheet.cssRules)
+        for (const [, url] of rule.cssText.matchAll(/url\("?([^")]+)"?\)/g))
+          if (!url.startsWith('data:')) wanted.add(new URL(url, sheet.href ?? location.href).href);
+    }
+    await Promise.allSettled([...wanted].map((url) => {
+      const picture = new Image();
+      picture.src = url;
+      pictures.push(picture);
+      return picture.decode();
+    }));
   };
-  window.clearTimeout = (id) => { pending.delete(id); clearTimer(id); };
 
-  const frame = () => new Promise((done) => requestAnimationFrame(() => setTimer(done, 0)));
-
-  const settled = async (limit) => {
-    const end = performance.now() + limit;
-    await frame();
-    while (pending.size && performance.now() < end) await new Promise((done) => setTimer(done, 10));
+  const settled = async (least, most) => {
+    if (window.__clock) __clock.advance(least, most);
+    else await new Promise((done) => requestAnimationFrame(() => realTimer(done, 0)));
+    const loading = [...document.images].filter((image) => !image.complete);
+    if (loading.length) await Promise.allSettled(loading.map((image) => image.decode()));
   };
 
-  const read = () => JSON.stringify({
-    done: WOB_DONE_GLOBAL, reward: WOB_REWARD_GLOBAL, raw: WOB_RAW_REWARD_GLOBAL,
-    reason: WOB_REWARD_REASON ?? null, x: window.scrollX, y: window.scrollY,
-  });
+  let running = false;  // false again when the page was left or reloaded by itself
+  let ready = null;
 
   window.__holotron = {
-    async start(seed, limit, mode) {
-      for (const id of pending) clearTimer(id);  // leftovers of the episode before
-      pending.clear();
+    async start(seed, limit, mode, least, most) {
+      await (ready ??= fetchPictures());
       if (window.jQuery) jQuery.fx.off = true;
+      if (window.__clock && !__clock.restart()) return null;  // only a new load of the page will do
       document.activeElement?.blur();
-      for (const element of document.querySelectorAll('input, textarea, select')) element.blur();
+      for (const element of document.querySelectorAll('*')) if (element.scrollTop) element.scrollTop = 0;
       if (mode) core.setDataMode(mode);
       core.EPISODE_MAX_TIME = limit;
       Math.seedrandom(seed);
       core.startEpisodeReal();
-      while (!WOB_TASK_READY) await new Promise((done) => setTimer(done, 10));
+      while (!WOB_TASK_READY) { await sleep(10); window.__clock?.advance(10, 10); }
+      await settled(least, most);
       window.scrollTo(0, 0);
-      await settled(SOON);
+      running = true;
       const goal = core.getUtterance();
-      return JSON.stringify({goal: typeof goal === 'string' ? goal : goal.utterance});
+      return typeof goal === 'string' ? goal : goal.utterance;
     },
-    async read(limit) { await settled(limit); return read(); },
+    async read(least, most) {
+      await settled(least, most);
+      return JSON.stringify({
+        running, done: WOB_DONE_GLOBAL, reward: WOB_REWARD_GLOBAL, raw: WOB_RAW_REWARD_GLOBAL,
+        reason: WOB_REWARD_REASON ?? null, x: window.scrollX, y: window.scrollY,
+      });
+    },
   };
 
   const style = document.createElement('style');
   style.textContent = `
     #sync-task-cover, #reward-display, #click-canvas { display: none !important; }
     html { overflow-x: hidden; caret-animation: manual; }
+    * { transition: none !important; animation: none !important; }
     select:not([multiple], [size]), select:not([multiple], [size])::picker(select) { appearance: base-select; }`;
   new MutationObserver((_, observer) => {
     if (document.head) { observer.disconnect(); document.head.prepend(style); }
