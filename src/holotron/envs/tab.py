@@ -107,9 +107,7 @@ class Tab:
         )
         if failure := reply.get("exceptionDetails"):
             what = failure.get("exception", {}).get("description") or failure.get("text", "")
-            raise EnvironmentFault(
-                f"A script failed in the page: {what.splitlines()[0] if what else expression}"
-            )
+            raise EnvironmentFault(f"A script failed in the page: {what.splitlines()[0] if what else expression}")
         return reply["result"].get("value")
 
     async def evaluate_json(self, expression: str, *, timeout: float = 15.0) -> Any:
@@ -153,8 +151,7 @@ class Tab:
         positions = f"({_SCROLL_POSITIONS})({x}, {y})"
         before = last = await self.evaluate(positions)
         await self.send("Input.dispatchMouseEvent", type="mouseWheel", x=x, y=y, deltaX=dx, deltaY=dy)
-        for _ in range(SCROLL_POLLS):  # all of them only where nothing can scroll, or inside another site's
-        frame
+        for _ in range(SCROLL_POLLS):  # all of them only where nothing can scroll, or in another site's frame
             await asyncio.sleep(SCROLL_POLL)
             now = await self.evaluate(positions)
             if now != before and now == last:
@@ -162,7 +159,7 @@ class Tab:
             last = now
 
     async def drag(self, x1: float, y1: float, x2: float, y2: float, *, moves: int = 8) -> None:
-        """Press, travel in several moves (pages ignore jumps), release. Playwright turns it into HTML5 drag-and-drop."""
+        """Press, travel in several moves (pages ignore jumps), release; HTML5 drag-and-drop works too."""
         mouse = self.page.mouse
         await mouse.move(x1, y1)
         await mouse.down()
