@@ -104,7 +104,9 @@ def to_tiles(image: np.ndarray | Tensor, config: ImageConfig) -> Tensor:
     At dynamic resolution it is one picture [1, 3, rows * patch, columns * patch]. Tensors stay on their
     device.
     """
-    pixels = torch.as_tensor(image).permute(2, 0, 1)[None]
+    if isinstance(image, np.ndarray):  # torch shares memory, but not of read-only or mirrored arrays
+        image = torch.from_numpy(np.require(image, requirements=["C", "W"]))
+    pixels = image.permute(2, 0, 1)[None]
     height, width = pixels.shape[-2:]
     if config.dynamic:
         columns, rows = patch_grid(width, height, config)

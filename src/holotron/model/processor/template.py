@@ -26,6 +26,7 @@ import jinja2.meta
 import jinja2.nodes
 import jinja2.parser
 import jinja2.sandbox
+import jinja2.utils
 
 from holotron.errors import ConfigError, InputError
 
@@ -59,11 +60,28 @@ def _raise_exception(message: str) -> None:
     raise jinja2.TemplateError(message)
 
 
+class _Namespace(jinja2.utils.Namespace):
+    """A template's variables. Names like `__html__` are refused: Python code outside the sandbox would call them."""
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if name.startswith("_"):
+            raise jinja2.sandbox.SecurityError(f"a namespace must not hold {name!r}")
+        super().__setitem__(name, value)
+
+
+def _namespace(*args: Any, **variables: Any) -> _Namespace:
+    namespace = _Namespace()
+    for name, value in dict(*args, **variables).items():
+        namespace[name] = value
+    return namespace
+
+
 def _environment() -> jinja2.sandbox.ImmutableSandboxedEnvironment:
     environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationBlock, jinja2.ext.loopcontrols]
     )
     environment.filters["tojson"] = _tojson
+    environment.globals["namespace"] = _namespace
     environment.globals["raise_exception"] = _raise_exception
     environment.globals["strftime_now"] = lambda format: datetime.now().strftime(format)
     return environment

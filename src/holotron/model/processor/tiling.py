@@ -94,7 +94,9 @@ class ImageConfig:
                 if args.get(key) is not None
             }
         if (ratio := config.get("downsample_ratio")) is not None:
-            given["downsample"] = round(1 / _number("downsample_ratio", ratio))
+            if not 0 < _number("downsample_ratio", ratio) <= 1:
+                raise ConfigError(f"the image setting downsample_ratio must be in (0, 1], found {ratio}")
+            given["downsample"] = round(1 / ratio)
         for name in ("mean", "std"):
             if name in given:
                 given[name] = tuple(_number(name, value) for value in given[name])

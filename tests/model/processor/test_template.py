@@ -1,0 +1,249 @@
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holotron.errors import ConfigError, InputError
+from holotron.model.processor import ChatTemplate
+
+SPECIAL = {"bos_token": "<s>", "eos_token": "<SPECIAL_12>", "unk_token": "<unk>"}
+BUILTIN = ["nemotron-vl", "chatml"]
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "click",
+            "description": 'Click at a point, <b>not</b> elsewhere – "exactly" there.',
+            "parameters": {"type": "object", "properties": {"x": {"type": "integer"}, "y": {"type": "integer"}}},
+        },
+    },
+    {"type": "function", "function": {"name": "answer", "parameters": {"type": "object", "properties": {}}}},
+]
+IMAGE, HELLO = {"type": "image"}, {"type": "text", "text": "Hello."}
+
+# Strings only, reasoning toggled by words in the text: the convention of the text-only Nemotron Nano v2.
+BY_WORDS = """
+{%- set ns = namespace(think=true) -%}
+{%- for m in messages if m['role'] != 'assistant' -%}
+  {%- if '/think' in m['content'] %}{% set ns.think = true %}{% elif '/no_think' in m['content'] %}{% set ns.think = false %}{% endif -%}
+{%- endfor -%}
+{%- for m in messages -%}
+{{ '[' ~ m['role'] ~ '] ' + m['content'].replace('/think', '').replace('/no_think', '').strip() + '\n' }}
+{%- endfor -%}
+{%- if add_generation_prompt %}{{ '[assistant] ' ~ ('<think>' if ns.think else '<think></think>') }}{% endif -%}
+"""
+
+# Everything a template may use, and the white space rules of the environment.
+ALL_MEANS = """{% macro shout(text) %}{{ text | upper }}{% endmacro %}
+{% for message in messages %}
+    {% if message.role == 'system' %}{% continue %}{% endif %}
+    {% if loop.index > 5 %}{% break %}{% endif %}
+  {{ shout(message.role) }}: {% generation %}{{ message.content }}{% endgeneration %}
+
+{% endfor %}
+{{ tools | tojson(indent=2) if tools else 'no tools' }} {{ {'b': '<&>', 'a': 'é'} | tojson(sort_keys=True) }}
+{{ strftime_now('%Y') | length }} {{ bos_token }}{{ eos_token }}{{ enable_thinking }}
+"""
+
+
+def conversations():
+    text = st.text("abc </think>\n/no_think{}éあ", max_size=25)
+    parts = st.lists(st.one_of(st.just(IMAGE), text.map(lambda t: {"type": "text", "text": t})), min_size=1, max_size=4)
+    user = st.builds(lambda content: {"role": "user", "content": content}, st.one_of(text, parts))
+    call = st.fixed_dictionaries(
+        {"function": st.fixed_dictionaries({"name": st.just("click"), "arguments": st.just({"x": 1, "t": 'a"é'})})}
+    )
+    assistant = st.fixed_dictionaries(
+        {"role": st.just("assistant"), "content": text},
+        optional={"tool_calls": st.lists(call, max_size=2), "reasoning_content": text},
+    )
+    tool = st.builds(lambda content: {"role": "tool", "content": content}, text)
+    system = st.builds(lambda content: {"role": "system", "content": content}, text)
+    turns = st.lists(st.one_of(user, assistant, tool), min_size=1, max_size=6)
+    return st.one_of(turns, st.builds(lambda first, rest: [first, *rest], system, turns))
+
+
+# ------------------------------------------------------------------------------------- transformers' rendering is the oracle
+
+
+@settings(max_examples=150, deadline=None)
+@given(messages=conversations(), thinking=st.booleans(), tools=st.sampled_from([None, TOOLS]), prompt=st.booleans())
+@pytest.mark.parametrize("name", BUILTIN)
+def test_rendering_equals_transformers(oracle, name, messages, thinking, tools, prompt):
+    template = ChatTemplate.builtin(name, SPECIAL)
+    expected = oracle.apply_chat_template(
+        messages,
+        chat_template=template.source,
+        tools=tools,
+        tokenize=False,
+        add_generation_prompt=prompt,
+        enable_thinking=thinking,
+    )
+    assert template.render(messages, tools=tools, thinking=thinking, add_generation_prompt=prompt) == expected
+
+
+@pytest.mark.parametrize("tools", [None, TOOLS])
+def test_every_means_of_the_language_works_as_in_transformers(oracle, tools):
+    messages = [{"role": role, "content": f"text {role}\n"} for role in ("system", "user", "assistant", "user")] * 2
+    expected = oracle.apply_chat_template(
+        messages, chat_template=ALL_MEANS, tools=tools, tokenize=False, enable_thinking=False
+    )
+    assert ChatTemplate(ALL_MEANS, SPECIAL).render(messages, tools=tools) == expected
+
+
+# ------------------------------------------------------------------------------------------------------ the built-in ones
+
+
+def test_the_measured_render_of_the_published_template():
+    messages = [{"role": "user", "content": [IMAGE, {"type": "text", "text": "Read the line."}]}]
+    assert ChatTemplate.builtin("nemotron-vl", SPECIAL).render(messages) == (
+        "<s><SPECIAL_10>System\n\n<SPECIAL_11>User\n<image>\nRead the line.\n<SPECIAL_11>Assistant\n<think></think>"
+    )
+
+
+def test_several_images_are_numbered_and_come_first():
+    messages = [{"role": "user", "content": [{"type": "text", "text": "Compare."}, IMAGE, IMAGE]}]
+    text = ChatTemplate.builtin("nemotron-vl", SPECIAL).render(messages)
+    assert "User\n<image 1><image> <image 2><image>\nCompare.\n" in text
+
+
+def test_a_conversation_in_the_format_of_holotron_12b():
+    messages = [
+        {"role": "system", "content": "You act."},
+        {"role": "user", "content": "Go."},
+        {"role": "assistant", "content": "<think>\nHm.\n</think>\nGone."},
+        {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": {"a": 1}}}]},
+        {"role": "tool", "content": "one"},
+        {"role": "tool", "content": "two"},
+    ]
+    template = ChatTemplate.builtin("nemotron-vl", SPECIAL)
+    turns = (
+        "<s><SPECIAL_10>System\nYou act.\n<SPECIAL_11>User\nGo.\n"
+        "<SPECIAL_11>Assistant\n{reply}\n<SPECIAL_12>\n"
+        '<SPECIAL_11>Assistant\n<TOOLCALL>[{{"name": "f", "arguments": {{"a": 1}}}}]</TOOLCALL>\n<SPECIAL_12>\n'
+        "<SPECIAL_11>User\n<TOOL_RESPONSE>[one, two]</TOOL_RESPONSE>\n<SPECIAL_11>Assistant\n<think>\n"
+    )
+    assert template.render(messages, thinking=True) == turns.format(reply="Gone.")
+    kept = template.render(messages, thinking=True, truncate_history_thinking=False)
+    assert kept == turns.format(reply="<think>\nHm.\n</think>\nGone.")
+
+
+def test_tools_stand_in_the_system_turn():
+    text = ChatTemplate.builtin("nemotron-vl", SPECIAL).render([{"role": "user", "content": "Hi"}], tools=TOOLS)
+    system, _, _ = text.partition("<SPECIAL_11>")
+    listed = system.split("<AVAILABLE_TOOLS>")[1].split("</AVAILABLE_TOOLS>")[0]
+    assert json.loads(listed) == [tool["function"] for tool in TOOLS]
+
+
+def test_chatml():
+    messages = [
+        {"role": "system", "content": "You act."},
+        {"role": "user", "content": [IMAGE, HELLO]},
+        {"role": "assistant", "content": "Hi."},
+        {"role": "user", "content": "Bye."},
+    ]
+    assert ChatTemplate.builtin("chatml", {}).render(messages, thinking=True) == (
+        "<|im_start|>system\nYou act.<|im_end|>\n<|im_start|>user\n<image>\nHello.<|im_end|>\n"
+        "<|im_start|>assistant\n<think></think>Hi.<|im_end|>\n<|im_start|>user\nBye.<|im_end|>\n"
+        "<|im_start|>assistant\n<think>\n"
+    )
+
+
+def test_an_unknown_builtin_is_named():
+    with pytest.raises(ConfigError, match="nope"):
+        ChatTemplate.builtin("nope")
+
+
+# -------------------------------------------------------------------------------------------------------------- reasoning
+
+
+@pytest.mark.parametrize("source", [BY_WORDS, ChatTemplate.builtin("nemotron-vl").source])
+@pytest.mark.parametrize("default", [True, False])
+@pytest.mark.parametrize(
+    ("messages", "expected"),
+    [
+        ([{"role": "user", "content": "Hi"}], None),
+        ([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}], None),
+        ([{"role": "system", "content": "/think"}, {"role": "user", "content": "Hi"}], True),
+        ([{"role": "system", "content": "Now. /no_think"}, {"role": "user", "content": "Hi"}], False),
+        ([{"role": "user", "content": "/no_think Hi"}], False),
+        ([{"role": "system", "content": "/think"}, {"role": "user", "content": "Hi /no_think"}], False),
+    ],
+)
+def test_the_argument_is_the_default_and_a_written_toggle_wins(source, default, messages, expected):
+    text = ChatTemplate(source, SPECIAL).render(messages, thinking=default)
+    on = default if expected is None else expected
+    assert text.rstrip().endswith("<think>") == on
+    assert text.endswith("<think></think>") != on
+    assert "/think" not in text.replace("</think>", "")
+    assert "/no_think" not in text
+    assert "Hi" in text
+
+
+def test_the_caller_is_not_written_to():
+    messages = [{"role": "system", "content": [HELLO]}, {"role": "user", "content": [IMAGE, HELLO]}]
+    before = copy.deepcopy(messages)
+    ChatTemplate(BY_WORDS, SPECIAL).render(messages, thinking=True)
+    assert messages == before
+
+
+# ---------------------------------------------------------------------------------------------------------------- content
+
+
+def test_templates_that_take_only_strings_get_the_placeholder_in_place():
+    template = ChatTemplate(BY_WORDS, SPECIAL)
+    assert not template.takes_parts
+    text = template.render([{"role": "user", "content": [{"type": "text", "text": "First "}, IMAGE, HELLO]}])
+    assert "[user] First <image>\nHello.\n" in text
+
+
+@pytest.mark.parametrize("name", BUILTIN)
+def test_ours_take_parts(name):
+    assert ChatTemplate.builtin(name).takes_parts
+
+
+def test_a_template_that_prints_parts_as_python_does_not_take_them():
+    assert not ChatTemplate("{% for m in messages %}{{ m.content }}{% endfor %}").takes_parts
+
+
+# ------------------------------------------------------------------------------------------------------------------ errors
+
+
+def test_a_template_that_does_not_parse_is_a_config_error():
+    with pytest.raises(ConfigError, match="line 2"):
+        ChatTemplate("ok\n{% if %}")
+
+
+def test_what_the_template_refuses_is_an_input_error():
+    template = ChatTemplate("{{ raise_exception('roles must alternate') }}")
+    with pytest.raises(InputError, match="roles must alternate"):
+        template.render([{"role": "user", "content": "x"}])
+
+
+@pytest.mark.parametrize(
+    "source", ["{{ messages[0].content + 1 }}", "{{ messages[7].content.x }}", "{{ 1 // 0 }}", "{{ messages | sum }}"]
+)
+def test_failures_inside_the_template_are_input_errors(source):
+    with pytest.raises(InputError, match="chat template"):
+        ChatTemplate(source).render([{"role": "user", "content": "x"}])
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+        "{{ messages.append(1) }}",
+        "{{ cycler.__init__.__globals__ }}",
+        "{{ raise_exception.__globals__['json'] }}",
+        "{% set ns = namespace(__html__='{0.__class__}'.format) %}",
+        "{% set ns = namespace() %}{% set ns.__html__ = '{0.__class__}'.format %}",
+        "{% for i in range(10**9) %}x{% endfor %}",
+    ],
+)
+def test_the_sandbox_holds(source):
+    with pytest.raises((ConfigError, InputError)):
+        ChatTemplate(source + "{{ 1 }}").render([{"role": "user", "content": "x"}])
