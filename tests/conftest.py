@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 
+import hypothesis
 import pytest
 import torch
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+hypothesis.settings.register_profile("holotron", deadline=None)  # a busy machine is not a failure
+hypothesis.settings.load_profile("holotron")
 if os.environ.get("PYTEST_XDIST_WORKER"):
     torch.set_num_threads(1)
 

@@ -193,6 +193,8 @@ class Completion:
     reasoning: str = ""
     prompt_tokens: int = 0
     cached_tokens: int = 0
+    generated_tokens: int = 0
+    images_sent: int = 0  # screenshots that travelled with this request: what a history policy costs
     tokens: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()
     policy_version: int = 0

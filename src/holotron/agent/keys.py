@@ -1,0 +1,53 @@
+"""Key names. Models write "ctrl+c", "ESC" or "Return"; environments understand Playwright's names. Translated here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+# fmt: off
+_NAMED = [
+    "Control", "Shift", "Alt", "Meta", "ControlOrMeta", "Enter", "Escape", "Backspace", "Delete", "Tab", "Space",
+    "Insert", "Home", "End", "PageUp", "PageDown", "ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight", "CapsLock",
+    "ContextMenu", *(f"F{number}" for number in range(1, 25)),
+]
+# fmt: on
+
+_ALIASES = {name.lower(): name for name in _NAMED} | {
+    "ctrl": "Control",
+    "cmd": "Meta",
+    "command": "Meta",
+    "win": "Meta",
+    "windows": "Meta",
+    "super": "Meta",
+    "option": "Alt",
+    "return": "Enter",
+    "esc": "Escape",
+    "del": "Delete",
+    "up": "ArrowUp",
+    "down": "ArrowDown",
+    "left": "ArrowLeft",
+    "right": "ArrowRight",
+    "page_up": "PageUp",
+    "page_down": "PageDown",
+    "pgup": "PageUp",
+    "pgdn": "PageDown",
+    "spacebar": "Space",
+    " ": "Space",
+    "plus": "+",
+}
+
+
+def normalise_keys(keys: Iterable[str]) -> tuple[str, ...]:
+    """One chord in Playwright's names: ("ctrl+a",) and ("Control", "a") both become ("Control", "a")."""
+    pieces: list[str] = []
+    for key in keys:
+        pieces += _split(key)
+    return tuple(_ALIASES.get(piece.lower(), piece) for piece in pieces)
+
+
+def _split(key: str) -> list[str]:
+    if len(key) <= 1 or "+" not in key:
+        return [key] if key else []
+    if key.endswith("++"):  # "Control++" presses the plus key
+        return [*_split(key[:-2]), "+"]
+    return [piece for piece in key.split("+") if piece]

@@ -1,0 +1,254 @@
+"""One episode: look, decide, act, record, until the task ends or a limit does.
+
+    trajectory = await Episode(environment, policy, task).run()
+
+The loop knows an `Environment` and a `Policy` and nothing of what is behind them. It never raises for what happens
+inside an episode: each way to end is an `Outcome`. Faults are told apart by whose call failed, because only the
+environment's are worth a retry and none of them may be counted against the agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
+
+from holotron.agent.policies.base import Policy, PolicySession
+from holotron.agent.stuck import CircleDetector
+from holotron.envs.base import Environment
+from holotron.errors import CapacityError, ConfigError, EnvironmentFault, MissingDependency, PolicyError
+from holotron.types import Action, Answer, Observation, Outcome, Reply, Step, StepResult, Task, Trajectory
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+Approve = Callable[[Action, Observation], Awaitable[bool]]
+
+_REFUSED = "The user did not allow this action. Choose another one, or answer."
+_CIRCLE = (
+    "You have made this very action on this very screen {count} times and nothing came of it. Do something different."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When an episode ends by itself."""
+
+    steps: int = 30
+    seconds: float = 600.0
+    tokens: int | None = None  # prompt (what was not cached) and generated tokens together
+    invalid_replies: int = 4  # in a row
+    repeats: int = 5  # the same action on the same screen; a warning goes out two before
+    environment_seconds: float = 60.0  # one call of the environment; beyond it, the environment is broken
+    answer_when_over: bool = False  # out of steps or tokens: ask once more, for an answer
+
+    def describe(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class _End(Exception):
+    """The episode is over."""
+
+    def __init__(self, outcome: Outcome, error: str = "") -> None:
+        self.outcome = outcome
+        self.error = error
+
+
+class Episode:
+    def __init__(
+        self,
+        environment: Environment,
+        policy: Policy,
+        task: Task,
+        *,
+        id: str | None = None,
+        attempt: int = 0,
+        limits: Limits = Limits(),
+        approve: Approve | None = None,
+        on_step: Callable[[Step], None] | None = None,
+    ) -> None:
+        self._environment = environment
+        self._policy = policy
+        self._task = task
+        self._id = id or task.id
+        self._attempt = attempt
+        self._limits = limits
+        self._approve = approve
+        self._on_step = on_step
+        self._circles = CircleDetector()
+        self._steps: list[Step] = []
+        self._reward = 0.0
+        self._answer = ""
+        self._tokens = 0
+        self._final: Observation | None = None
+        self._started_at = time.time()
+        self._started = time.monotonic()
+
+    async def run(self) -> Trajectory:
+        session: PolicySession | None = None
+        try:
+            observation = await self._env(self._environment.reset(self._task))
+            self._final = observation
+            self._task = self._environment.task
+            session = await self._ask(self._policy.start(self._task, self._environment))
+            await self._turns(session, observation)
+        except _End as end:
+            return self.trajectory(end.outcome, end.error)
+        finally:
+            if session is not None:
+                await self._close(session)
+        raise AssertionError("an episode ends with an outcome")
+
+    def trajectory(self, outcome: Outcome, error: str = "") -> Trajectory:
+        """What is on record so far, under the given outcome (also for an episode that was cut from outside)."""
+        return Trajectory(
+            id=self._id,
+            task=self._task,
+            steps=tuple(self._steps),
+            outcome=outcome,
+            reward=self._reward,
+            answer=self._answer,
+            error=error,
+            attempt=self._attempt,
+            started_at=self._started_at,
+            seconds=time.monotonic() - self._started,
+            final=self._final,
+        )
+
+    # -------------------------------------------------------------------------------------------------------- turns
+
+    async def _turns(self, session: PolicySession, observation: Observation) -> None:
+        feedback = ""
+        invalid = 0
+        while True:
+            over = self._over()
+            if over and not self._limits.answer_when_over:
+                raise _End(Outcome.EXHAUSTED, over)
+            began = time.monotonic()
+            reply = await self._ask(session.act(observation, feedback=feedback, must_answer=bool(over)))
+            thought_for = time.monotonic() - began
+            self._tokens += _cost(reply)
+            feedback = await self._refusal(reply, observation)
+            if feedback:
+                self._record(observation, reply, thought_for)
+                invalid += 1
+                if over:
+                    raise _End(Outcome.EXHAUSTED, over)
+                if invalid >= self._limits.invalid_replies:
+                    raise _End(Outcome.FAILURE, f"{invalid} unusable replies in a row; the last: {feedback}")
+                continue
+            invalid = 0
+            assert reply.action is not None
+            began = time.monotonic()
+            result = await self._env(self._environment.step(reply.action))
+            self._record(observation, reply, thought_for, result, time.monotonic() - began)
+            if isinstance(reply.action, Answer):
+                self._answer = reply.action.content
+            if result.done or isinstance(reply.action, Answer):
+                raise _End(_verdict(result))
+            if over:
+                raise _End(Outcome.EXHAUSTED, over)
+            feedback = self._circle(reply.action, observation)
+            observation = result.observation
+
+    def _over(self) -> str:
+        limits = self._limits
+        if time.monotonic() - self._started >= limits.seconds:
+            raise _End(Outcome.EXHAUSTED, f"{limits.seconds:g} s are over")
+        if len(self._steps) >= limits.steps:
+            return f"{limits.steps} steps are used up"
+        if limits.tokens is not None and self._tokens >= limits.tokens:
+            return f"{limits.tokens} tokens are used up"
+        return ""
+
+    async def _refusal(self, reply: Reply, observation: Observation) -> str:
+        """Why this reply is not carried out; empty if it is."""
+        if reply.error or reply.action is None:
+            return reply.error or "the reply holds no action"
+        if self._approve is not None and not await self._approve(reply.action, observation):
+            return _REFUSED
+        return ""
+
+    def _circle(self, action: Action, observation: Observation) -> str:
+        count = self._circles.repeats(action, observation)
+        if count >= self._limits.repeats:
+            raise _End(Outcome.STUCK, f"the same action on the same screen {count} times")
+        return _CIRCLE.format(count=count) if count >= max(self._limits.repeats - 2, 2) else ""
+
+    def _record(
+        self,
+        observation: Observation,
+        reply: Reply,
+        policy_seconds: float,
+        result: StepResult | None = None,
+        environment_seconds: float = 0.0,
+    ) -> None:
+        info: Mapping[str, Any] = {"refused": True} if result is None else result.info
+        reward, done = (0.0, False) if result is None else (result.reward, result.done)
+        step = Step(len(self._steps), observation, reply, reward, done, policy_seconds, environment_seconds, info)
+        self._steps.append(step)
+        self._reward += reward
+        if result is not None:
+            self._final = result.observation
+        if self._on_step is not None:
+            self._on_step(step)
+
+    # ------------------------------------------------------------------------------------------------- whose fault
+
+    async def _env(self, call: Awaitable[T]) -> T:
+        limit = self._limits.environment_seconds
+        try:
+            async with asyncio.timeout(limit):
+                return await call
+        except TimeoutError:
+            raise _End(Outcome.ENVIRONMENT_ERROR, f"the environment did not answer within {limit:g} s") from None
+        except EnvironmentFault as fault:
+            raise _End(Outcome.ENVIRONMENT_ERROR, str(fault)) from None
+        except (ConfigError, MissingDependency):  # nothing to do with this episode: the caller's setup is wrong
+            raise
+        except Exception as error:
+            log.exception("the environment raised an unexpected error in %s", self._id)
+            raise _End(Outcome.ENVIRONMENT_ERROR, f"{type(error).__name__}: {error}") from None
+
+    async def _ask(self, call: Awaitable[T]) -> T:
+        left = self._limits.seconds - (time.monotonic() - self._started)
+        try:
+            async with asyncio.timeout(max(left, 0.0)):
+                return await call
+        except TimeoutError:
+            raise _End(Outcome.EXHAUSTED, f"{self._limits.seconds:g} s are over") from None
+        except CapacityError as full:
+            raise _End(Outcome.EXHAUSTED, str(full)) from None
+        except EnvironmentFault as fault:  # a scripted policy reads the page, and the page may break under it
+            raise _End(Outcome.ENVIRONMENT_ERROR, str(fault)) from None
+        except PolicyError as error:
+            raise _End(Outcome.POLICY_ERROR, str(error)) from None
+        except (ConfigError, MissingDependency):
+            raise
+        except Exception as error:
+            log.exception("the policy raised an unexpected error in %s", self._id)
+            raise _End(Outcome.POLICY_ERROR, f"{type(error).__name__}: {error}") from None
+
+    async def _close(self, session: PolicySession) -> None:
+        try:
+            await session.close()
+        except Exception:
+            log.exception("closing the policy's session failed in %s", self._id)
+
+
+def _cost(reply: Reply) -> int:
+    completion = reply.completion
+    generated = completion.generated_tokens or len(completion.tokens)
+    return completion.prompt_tokens - completion.cached_tokens + generated
+
+
+def _verdict(result: StepResult) -> Outcome:
+    """The environment's word counts: `info["success"]` where it gives one (None: nobody can tell), else a full
+    reward."""
+    success = result.info.get("success", result.reward >= 1.0)
+    if success is None:
+        return Outcome.UNSCORED
+    return Outcome.SUCCESS if success else Outcome.FAILURE

@@ -1,0 +1,41 @@
+"""What a policy is, to everything that uses one: a thing that looks at a screen and says what to do.
+
+    session = await policy.start(task, environment)
+    reply = await session.act(observation)
+    await session.close()
+
+One policy serves many sessions at once; a session is one episode. Where the policy runs, in which words it thinks and
+what it remembers is its own business.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from holotron.envs.base import Environment
+from holotron.types import Observation, Reply, Task
+
+
+class PolicySession(Protocol):
+    async def act(self, observation: Observation, *, feedback: str = "", must_answer: bool = False) -> Reply:
+        """Decide on the next action. `feedback` says why the last reply was refused or led nowhere; `must_answer`
+        allows nothing but an answer. An unusable reply comes back with `error` set; exceptions are for a policy that
+        cannot answer at all (`PolicyError`) or has run out of context (`CapacityError`)."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Policy(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    def describe(self) -> dict[str, Any]:
+        """Everything needed to run it again, and no secret: it goes into manifests."""
+        ...
+
+    async def start(self, task: Task, environment: Environment) -> PolicySession:
+        """Begin an episode. Only scripted teachers look at `environment`; models have their eyes."""
+        ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,60 @@
+"""A function as a policy: teachers that solve tasks by rule, and tests.
+
+The function is given the environment (a teacher may read the page to decide where to act), the observation and the
+number of the step, and returns an action; it acts through the same pixels as everyone else. None means it does not know
+what to do, which ends the episode with a `PolicyError`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from holotron.envs.base import Environment
+from holotron.errors import PolicyError
+from holotron.types import Action, Answer, Completion, Observation, Reply, Task
+
+Script = Callable[[Environment, Observation, int], Action | Awaitable[Action | None] | None]
+
+
+class ScriptedPolicy:
+    def __init__(self, script: Script, name: str = "scripted") -> None:
+        self._script = script
+        self._name = name
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def describe(self) -> dict[str, Any]:
+        return {"policy": "scripted", "script": self._name}
+
+    async def start(self, task: Task, environment: Environment) -> _Session:
+        return _Session(self._script, environment)
+
+    async def close(self) -> None:
+        pass
+
+
+class _Session:
+    def __init__(self, script: Script, environment: Environment) -> None:
+        self._script = script
+        self._environment = environment
+        self._step = 0
+
+    async def act(self, observation: Observation, *, feedback: str = "", must_answer: bool = False) -> Reply:
+        if must_answer:
+            return Reply(Completion(text=""), action=Answer(""))
+        action = self._script(self._environment, observation, self._step)
+        if inspect.isawaitable(action):
+            action = await action
+        self._step += 1
+        if action is None:
+            raise PolicyError(
+                f"the script does not know what to do at step {self._step} of {self._environment.task.id}"
+            )
+        return Reply(Completion(text=""), action=action)
+
+    async def close(self) -> None:
+        pass
