@@ -12,15 +12,11 @@ import json
 import math
 import sys
 
-from playwright.async_api import Error as PlaywrightError
-
-from holotron.envs.pool import first_line
 from holotron.envs.tab import Tab
 from holotron.types import Action, Click, DoubleClick, Drag, Hover, PressKeys, RightClick, Scroll, Wait, Write
 
 MOST_OF_A_PAGE = 0.8  # how far a scroll without an amount goes, as a part of the view
 LONGEST_WAIT = 10.0  # seconds
-TYPED = 400  # characters typed key by key; longer texts are inserted in one go
 
 
 class Refused(Exception):
@@ -75,32 +71,39 @@ async def _scroll(tab: Tab, action: Scroll) -> None:
 async def _write(tab: Tab, action: Write) -> None:
     if action.x is not None and action.y is not None:
         await tab.click(*_inside(tab, action.x, action.y))
-    kind = await tab.evaluate(_FOCUSED_KIND)
-    if kind == "value" and await tab.evaluate(f"({_SET_VALUE})({json.dumps(action.content)})"):
-        pass  # date, time, colour, range: the browser's own editor wants a value, not keys
+    kind = await tab.evaluate(f"({_FOCUSED_KIND})()")
+    if kind in ("value", "select"):  # dates, times, colours, lists: the field wants a value, not keys
+        problem = await tab.evaluate(f"({_SET_VALUE})({json.dumps(action.content)})")
+        if problem:
+            raise Refused(str(problem))
+        if kind == "select":
+            await tab.press("Escape")  # the click has opened the list
     else:
-        if action.overwrite and kind:
-            await tab.press("Meta" if sys.platform == "darwin" else "Control", "a")
+        if action.overwrite and kind == "text":
+            await tab.press(_COMMAND_KEY, "a")
             if not action.content:
                 await tab.press("Delete")
-        if len(action.content) <= TYPED:
-            await tab.type(action.content)
-        else:
-            await tab.insert(action.content)
+        await tab.type(action.content)
     if action.press_enter:
         await tab.press("Enter")
 
 
 async def _press(tab: Tab, keys: tuple[str, ...]) -> None:
-    names = [_key_name(key) for chord in keys for key in (chord.split("+") if len(chord) > 1 else [chord]) if key]
+    names = [_key_name(key) for chord in keys for key in _split_chord(chord)]
     if not names:
         raise Refused("press_keys needs at least one key.")
     try:
-        await tab.press(*names)
-    except PlaywrightError as error:
-        if "Unknown key" in str(error):
-            raise Refused(f"{first_line(error)}. Use names like Enter, Tab, ArrowDown, Control, a.") from None
-        raise
+        if [*names[:-1], names[-1].lower()] == [_COMMAND_KEY, "v"]:
+            await tab.paste(*names)
+        else:
+            await tab.press(*names)
+    except ValueError as error:
+        raise Refused(f"{error}. Use names like Enter, Tab, ArrowDown, Control, a.") from None
+
+
+def _split_chord(chord: str) -> list[str]:
+    """Some write "Control+a" as one key; "+" alone is a key."""
+    return [key for key in chord.split("+") if key] or [chord] if chord else []
 
 
 def _key_name(key: str) -> str:
@@ -117,24 +120,54 @@ _KEY_NAMES = {
     "ArrowDown", "arrowleft": "ArrowLeft", "arrowright": "ArrowRight",
 }  # fmt: skip
 
-# What has the focus: "value" for fields whose editor is the browser's own, "text" for editable text, "" for
-# neither.
-_FOCUSED_KIND = """(() => {
+_COMMAND_KEY = "Meta" if sys.platform == "darwin" else "Control"
+
+# The element with the focus, also inside shadow roots and frames of the same site.
+_FOCUSED = """
   let element = document.activeElement;
-  while (element?.shadowRoot?.activeElement) element = element.shadowRoot.activeElement;
+  for (let inner = element; inner; ) {
+    element = inner;
+    try { inner = element.shadowRoot?.activeElement ?? element.contentDocument?.activeElement; } catch { break; }
+  }"""
+
+# "value" for fields with an editor of the browser's own, "select" for lists, "text" for editable text, "" otherwise.
+_FOCUSED_KIND = f"""() => {{{_FOCUSED}
   if (!element || element.disabled || element.readOnly) return '';
   const own = ['date', 'time', 'datetime-local', 'month', 'week', 'color', 'range'];
-  if (element.localName === 'input' && own.includes(element.type)) return 'value';
-  if (element.localName === 'textarea' || element.isContentEditable) return 'text';
   const buttons = ['button', 'submit', 'reset', 'checkbox', 'radio', 'file', 'image'];
-  return element.localName === 'input' && !buttons.includes(element.type) ? 'text' : '';
-})()"""
+  if (element.localName === 'select') return 'select';
+  if (element.localName === 'textarea' || element.isContentEditable) return 'text';
+  if (element.localName !== 'input' || buttons.includes(element.type)) return '';
+  return own.includes(element.type) ? 'value' : 'text';
+}}"""
 
-_SET_VALUE = """(text) => {
-  const element = document.activeElement;
-  Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, 'value').set.call(element, text);
-  if (element.value !== text.trim()) return false;
-  element.dispatchEvent(new Event('input', {bubbles: true}));
-  element.dispatchEvent(new Event('change', {bubbles: true}));
-  return true;
-}"""
+# Returns what is wrong with the value, or null. Dates and times are taken in the usual ways of writing them.
+_SET_VALUE = f"""(text) => {{{_FOCUSED}
+  text = text.trim();
+  const pad = (number) => String(number).padStart(2, '0');
+  if (element.localName === 'select') {{
+    const same = (option) => option.label.trim().toLowerCase() === text.toLowerCase();
+    const found = [...element.options].find(same);
+    if (!found) return `The list has no option "${{text}}".`;
+    element.value = found.value;
+    element.selectedIndex = found.index;
+  }} else {{
+    const before = element.value;
+    const set = (value) => {{
+      Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, 'value').set.call(element, value);
+      return element.value === value;
+    }};
+    const day = new Date(text), hour = new Date(`2000-01-01 ${{text}}`);
+    const date = isNaN(day) ? '' : `${{day.getFullYear()}}-${{pad(day.getMonth() + 1)}}-${{pad(day.getDate())}}`;
+    const time = isNaN(hour) ? '' : `${{pad(hour.getHours())}}:${{pad(hour.getMinutes())}}`;
+    const value = {{date, time}}[element.type];
+    if (!set(text) && !(value && set(value))) {{
+      set(before);
+      const examples = {{date: '2024-05-31', time: '14:30', 'datetime-local': '2024-05-31T14:30',
+        month: '2024-05', week: '2024-W22', color: '#ff8800', range: '50'}};
+      return `"${{text}}" is not a value for this ${{element.type}} field. Write it like ${{examples[element.type]}}.`;
+    }}
+  }}
+  for (const type of ['input', 'change']) element.dispatchEvent(new Event(type, {{bubbles: true}}));
+  return null;
+}}"""

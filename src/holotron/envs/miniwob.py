@@ -33,8 +33,9 @@ from PIL import Image
 from holotron.envs import dom
 from holotron.envs.hands import LONGEST_WAIT, Refused, perform
 from holotron.envs.pool import BrowserPool, Lease, faults
+from holotron.envs.session import prepare
 from holotron.envs.static import StaticServer
-from holotron.envs.tab import Box, Display, Tab
+from holotron.envs.tab import Box, Clipboard, Display, Tab
 from holotron.errors import ConfigError, EnvironmentFault, MissingDependency
 from holotron.types import Action, Answer, Observation, Restart, StepResult, Task, Wait
 
@@ -141,6 +142,7 @@ class MiniWobEnvironment:
         self._task: Task | None = None
         self._end: StepResult | None = None
         self._scroll = (0.0, 0.0)
+        self._notes: list[str] = []
 
     @property
     def task(self) -> Task:
@@ -172,16 +174,15 @@ class MiniWobEnvironment:
             return dataclasses.replace(self._end, observation=observation)
         if isinstance(action, Restart):
             return StepResult(await self.reset(self.task))
-        note = ""
         if not isinstance(action, Answer | Wait):  # waiting is for the page's clock, see below
             try:
                 with faults(f"doing {action.tool_name}"):
                     await perform(self._open_tab, self._to_view(action))
             except Refused as refusal:
-                note = str(refusal)
+                self._notes.append(str(refusal))
         state = await self._read(*_page_time(action))
         done = state["done"] or isinstance(action, Answer)
-        observation = await self._look(note)
+        observation = await self._look()
         info = {"reason": state["reason"], "timed_reward": state["reward"]}
         result = StepResult(observation, float(state["raw"]), done, info)
         if done:
@@ -245,23 +246,26 @@ class MiniWobEnvironment:
             service_workers="block",
         )
         with faults("opening a page"):
+            clipboard = Clipboard(self._lease.clipboard)
+            await prepare(self._lease.context, clipboard, self._notes.append)
             if self._options.time_limit is None:
                 await self._lease.context.add_init_script(_STANDING_CLOCK)
             await self._lease.context.add_init_script(_EPISODES)
-            self._tab = await Tab.open(await self._lease.context.new_page(), self._display)
+            self._tab = await Tab.open(await self._lease.context.new_page(), self._display, clipboard)
 
     async def _read(self, least: float = 0, most: float = 0) -> dict[str, Any]:
         state = json.loads(await self._open_tab.evaluate(f"__holotron.read({least}, {most})"))
         self._scroll = (state["x"], state["y"])
         return state
 
-    async def _look(self, note: str = "") -> Observation:
+    async def _look(self) -> Observation:
         height = HEIGHT - self._top
         clip = None
         if self._top:
             x, y = self._scroll
             clip = Box(x, y + self._top, WIDTH, height)
         image = await self._open_tab.screenshot(clip)
+        notes, self._notes[:] = " ".join(self._notes), []
         with Image.open(io.BytesIO(image)) as opened:
             size = opened.size
         return Observation(
@@ -271,7 +275,7 @@ class MiniWobEnvironment:
             viewport=(WIDTH, height),
             url=f"http://{SUITE}/miniwob/{self.task.name}.html",
             title=self.task.name,
-            note=note,
+            note=notes,
         )
 
     def _to_view(self, action: Action) -> Action:
@@ -287,3 +291,4 @@ def _page_time(action: Action) -> tuple[float, float]:
     least, most = ACTION_TIME
     waited = min(action.seconds, LONGEST_WAIT) * 1000 if isinstance(action, Wait) else 0
     return max(least, waited), max(most, waited)
+

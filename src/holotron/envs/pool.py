@@ -90,7 +90,7 @@ class BrowserPool:
                 slot.served += 1
             async with asyncio.timeout(OPEN_TIMEOUT):
                 context = await browser.new_context(**context_options)
-            return Lease(context, browser, self, slot)
+            return Lease(context, browser, slot.clipboard, self, slot)
 
     async def _launch(self) -> Browser:
         executable = self._executable or find_chromium(headless=self._headless)
@@ -131,9 +131,9 @@ class BrowserPool:
             task.cancel()
         for slot in self._slots:
             if slot.browser is not None:
-                await _quietly(slot.browser.close())
+                await quietly(slot.browser.close())
         if self._driver is not None:
-            await _quietly(self._driver.stop())
+            await quietly(self._driver.stop())
             self._driver = None
 
 
@@ -143,6 +143,7 @@ class Lease:
 
     context: BrowserContext
     browser: Browser
+    clipboard: asyncio.Lock  # a browser has one clipboard for all its contexts; whoever uses it holds this
     _pool: BrowserPool
     _slot: _Slot
     _open: bool = True
@@ -157,7 +158,7 @@ class Lease:
         self._open = False
         try:
             if self.browser.is_connected():
-                await _quietly(self.context.close())
+                await quietly(self.context.close())
         finally:
             self._pool._give_back(self._slot)
 
@@ -170,6 +171,7 @@ class _Slot:
         self.served = 0
         self.leases = 0
         self.lock = asyncio.Lock()
+        self.clipboard = asyncio.Lock()
 
 
 @contextmanager
@@ -190,10 +192,10 @@ def first_line(error: BaseException) -> str:
 async def _close_when_empty(browser: Browser) -> None:
     while browser.is_connected() and browser.contexts:
         await asyncio.sleep(1.0)
-    await _quietly(browser.close())
+    await quietly(browser.close())
 
 
-async def _quietly(closing: Any) -> None:
+async def quietly(closing: Any) -> None:
     """Closing something that may be dead already: wait a bounded time, and let nothing but cancellation through."""
     try:
         async with asyncio.timeout(CLOSE_TIMEOUT):

@@ -13,6 +13,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -58,18 +60,27 @@ class Box:
     height: float
 
 
+@dataclass(slots=True)
+class Clipboard:
+    """What one session has copied. `lock` guards the browser's clipboard, which its other sessions use as well."""
+
+    lock: asyncio.Lock
+    text: str = ""
+
+
 class Tab:
-    def __init__(self, page: Page, cdp: CDPSession, display: Display) -> None:
+    def __init__(self, page: Page, cdp: CDPSession, display: Display, clipboard: Clipboard) -> None:
         self.page = page
         self.display = display
         self._cdp = cdp
+        self._clipboard = clipboard
         self.crashed = False
         page.on("crash", self._on_crash)
 
     @classmethod
-    async def open(cls, page: Page, display: Display) -> Tab:
+    async def open(cls, page: Page, display: Display, clipboard: Clipboard) -> Tab:
         cdp = await page.context.new_cdp_session(page)
-        tab = cls(page, cdp, display)
+        tab = cls(page, cdp, display, clipboard)
         await tab.send(
             "Emulation.setDeviceMetricsOverride",
             width=display.width,
@@ -92,9 +103,14 @@ class Tab:
         except TimeoutError as error:
             raise PageHang(f"The page did not answer {method} within {timeout:g} s.") from error
         except PlaywrightError as error:
-            if self.crashed or "crash" in str(error).lower():
-                raise PageCrash(f"The page's process died during {method}.") from error
-            raise EnvironmentFault(f"{method} failed: {first_line(error)}") from error
+            raise self._sorted(error, method) from error
+
+    def _sorted(self, error: PlaywrightError, what: str) -> Exception:
+        if self.crashed or "crash" in str(error).lower():
+            return PageCrash(f"The page's process died during {what}.")
+        if "Unknown key" in str(error):
+            return ValueError(first_line(error))
+        return EnvironmentFault(f"{what} failed: {first_line(error)}")
 
     async def evaluate(self, expression: str, *, timeout: float = 15.0) -> Any:
         """The value of a JavaScript expression (promises are awaited). Large results: return one JSON string."""
@@ -161,21 +177,44 @@ class Tab:
     async def drag(self, x1: float, y1: float, x2: float, y2: float, *, moves: int = 8) -> None:
         """Press, travel in several moves (pages ignore jumps), release; HTML5 drag-and-drop works too."""
         mouse = self.page.mouse
-        await mouse.move(x1, y1)
-        await mouse.down()
-        await mouse.move(x2, y2, steps=moves)
-        await mouse.up()
+        async with self._by_playwright("dragging"):
+            await mouse.move(x1, y1)
+            await mouse.down()
+            await mouse.move(x2, y2, steps=moves)
+            await mouse.up()
 
     async def press(self, *keys: str) -> None:
-        await self.page.keyboard.press("+".join(keys))
+        async with self._by_playwright("pressing keys"):
+            await self.page.keyboard.press("+".join(keys))
 
     async def type(self, text: str) -> None:
-        await self.page.keyboard.type(text)
+        """Key by key, as pages that listen to keys expect; long texts in one go."""
+        async with self._by_playwright("typing"):
+            if len(text) <= TYPED:
+                await self.page.keyboard.type(text)
+            else:
+                await self.page.keyboard.insert_text(text)
 
-    async def insert(self, text: str) -> None:
-        await self.send("Input.insertText", text=text)
+    async def paste(self, *keys: str) -> None:
+        """Press the keys of a paste with this session's text in the browser's clipboard."""
+        async with self._clipboard.lock:
+            place = f"__holotron_place?.({json.dumps(self._clipboard.text)})"
+            await self.send("Runtime.evaluate", expression=place, userGesture=True)
+            await self.press(*keys)
+
+    @asynccontextmanager
+    async def _by_playwright(self, what: str) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(INPUT_TIMEOUT):
+                yield
+        except TimeoutError as error:
+            raise PageHang(f"The page did not take the input while {what}.") from error
+        except PlaywrightError as error:
+            raise self._sorted(error, what) from error
 
 
+TYPED = 400  # characters; see `type`
+INPUT_TIMEOUT = 20.0  # seconds
 SCROLL_POLL, SCROLL_POLLS = 0.015, 16  # seconds, times
 
 # How far everything around a point is scrolled.

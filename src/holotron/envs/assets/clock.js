@@ -7,6 +7,7 @@
   const FRAME = 16;
   const MOST_CALLBACKS = 10000;  // in one advance: a page whose timers set timers without delay would never end
 
+  const realTimeout = window.setTimeout.bind(window);
   let now = 0;
   let last = 0;
   const timers = new Map();  // id -> {id, at, callback, every, soon}; soon: the page will change without being asked
@@ -31,6 +32,7 @@
 
   window.__clock = {
     SOON: 800,
+    sleep: (milliseconds) => new Promise((done) => realTimeout(done, milliseconds)),  // real time, for what must load
     // Let `least` milliseconds pass, and up to `most` while the page is about to change by itself.
     advance(least, most) {
       const start = now;

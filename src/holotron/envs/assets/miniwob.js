@@ -7,8 +7,7 @@
   let state = 1;
   Math.random = () => (state = (state * 48271) % 2147483647) / 2147483647;
 
-  const realTimer = window.setTimeout.bind(window);
-  const sleep = (milliseconds) => new Promise((done) => realTimer(done, milliseconds));
+  const sleep = window.__clock?.sleep ?? ((milliseconds) => new Promise((done) => setTimeout(done, milliseconds)));
 
   // Every picture the style sheets name is fetched and kept, so that icons are there in the first frame that shows them.
   const pictures = [];
@@ -29,7 +28,7 @@
 
   const settled = async (least, most) => {
     if (window.__clock) __clock.advance(least, most);
-    else await new Promise((done) => requestAnimationFrame(() => realTimer(done, 0)));
+    else await sleep(50);
     const loading = [...document.images].filter((image) => !image.complete);
     if (loading.length) await Promise.allSettled(loading.map((image) => image.decode()));
   };
@@ -67,9 +66,8 @@
   const style = document.createElement('style');
   style.textContent = `
     #sync-task-cover, #reward-display, #click-canvas { display: none !important; }
-    html { overflow-x: hidden; caret-animation: manual; }
-    * { transition: none !important; animation: none !important; }
-    select:not([multiple], [size]), select:not([multiple], [size])::picker(select) { appearance: base-select; }`;
+    html { overflow-x: hidden; }
+    * { transition: none !important; animation: none !important; }`;
   new MutationObserver((_, observer) => {
     if (document.head) { observer.disconnect(); document.head.prepend(style); }
   }).observe(document, {childList: true, subtree: true});

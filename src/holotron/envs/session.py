@@ -1,0 +1,337 @@
+"""One agent's browser: a context with its tabs, and everything a page can do to get in the way.
+
+Dialogs are answered, new tabs followed, file choosers cancelled, downloads refused or stored, crashed and hanging pages
+replaced. None of it is silent: each leaves a sentence in the notes, which the next observation carries to the agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from playwright.async_api import BrowserContext, Dialog, Download, FileChooser, Page
+from playwright.async_api import Error as PlaywrightError
+from playwright.async_api import TimeoutError as PlaywrightTimeout
+
+from holotron.envs.hands import Refused
+from holotron.envs.network import Blocked, Guard, NetworkPolicy, check_url
+from holotron.envs.pool import BrowserPool, Lease, faults, first_line, quietly
+from holotron.envs.settle import Activity, settle
+from holotron.envs.tab import Clipboard, Display, PageCrash, Tab
+from holotron.errors import EnvironmentFault
+
+MOST_TABS = 20
+LARGEST_DOWNLOAD = 100 * 1024 * 1024  # bytes
+NAVIGATION_TIMEOUT = 15.0  # seconds
+LOAD_CAP = 10.0  # seconds to wait for a new page to settle
+
+_ASSETS = files(__package__) / "assets"
+_SCRIPTS = tuple((_ASSETS / name).read_text() for name in ("page.js", "pickers.js"))
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOptions:
+    display: Display = field(default_factory=Display)
+    network: NetworkPolicy = field(default_factory=NetworkPolicy)
+    downloads: Path | None = None  # a folder, in which each session gets its own; None refuses downloads
+    locale: str = "en-US"
+    timezone: str = "UTC"
+    user_agent: str | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Open:
+    """An open tab with what the session knows about it."""
+
+    tab: Tab
+    activity: Activity
+    title: str = ""
+
+
+async def prepare(context: BrowserContext, clipboard: Clipboard, note: Callable[[str], None]) -> None:
+    """Install the scripts that run in every page, and listen to what they tell."""
+
+    def told(_: Any, kind: str, text: str) -> None:
+        if kind == "copied":
+            clipboard.text = str(text)
+        elif kind == "note":
+            note(str(text)[:200])
+
+    await context.expose_binding("__holotron_tell", told)
+    for script in _SCRIPTS:
+        await context.add_init_script(script)
+
+
+class Session:
+    def __init__(self, lease: Lease, guard: Guard, options: SessionOptions) -> None:
+        self._lease = lease
+        self._guard = guard
+        self._options = options
+        self._clipboard = Clipboard(lease.clipboard)
+        self._open: list[_Open] = []
+        self._active = 0
+        self._notes: list[str] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._downloads: Path | None = None
+        self._opening_own = False
+
+    @classmethod
+    async def open(cls, browsers: BrowserPool, options: SessionOptions) -> Session:
+        guard = await Guard(options.network).start()
+        try:
+            lease = await browsers.lease(
+                viewport={"width": options.display.width, "height": options.display.height},
+                device_scale_factor=options.display.scale,
+                locale=options.locale,
+                timezone_id=options.timezone,
+                user_agent=options.user_agent,
+                accept_downloads=options.downloads is not None,
+                service_workers="block",
+                proxy=guard.proxy,
+            )
+        except BaseException:
+            await guard.close()
+            raise
+        session = cls(lease, guard, options)
+        try:
+            with faults("opening a session"):
+                await prepare(lease.context, session._clipboard, session.note)
+                lease.context.on("page", session._on_page)
+                lease.context.on("dialog", session._on_dialog)
+                await session._add_tab()
+        except BaseException:
+            await session.close()
+            raise
+        return session
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await self._lease.close()
+        await self._guard.close()
+
+    # --------------------------------------------------------------------------------------------------- what there is
+
+    @property
+    def tab(self) -> Tab:
+        """The tab in front."""
+        return self._open[self._active].tab
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        return tuple(entry.title or entry.tab.page.url for entry in self._open)
+
+    @property
+    def active(self) -> int:
+        return self._active
+
+    def note(self, text: str) -> None:
+        if text not in self._notes:
+            self._notes.append(text)
+
+    def take_notes(self) -> str:
+        for blocked in self._guard.take_blocked():
+            self.note(f"Blocked: {blocked}.")
+        taken, self._notes = self._notes, []
+        return " ".join(taken)
+
+    async def settle(self, since: float, cap: float | None = None) -> None:
+        """Wait for tabs that are being opened and for the page in front to come to rest."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=5.0)
+        if not self._open:
+            await self._add_tab()
+            self.note("The last tab was closed; a new one was opened.")
+        entry = self._open[self._active]
+        entry.title = await settle(entry.tab, entry.activity, since=since, **({"cap": cap} if cap else {}))
+
+    # ------------------------------------------------------------------------------------------------ going somewhere
+
+    async def goto(self, url: str) -> None:
+        try:
+            url = check_url(url, self._options.network)
+        except Blocked as blocked:
+            raise Refused(f"Not opened: {blocked}.") from None
+        await self._navigate(f"{url} could not be opened", lambda page: page.goto(url, **_NAVIGATION))
+
+    async def back(self) -> None:
+        async def go_back(page: Page) -> None:
+            before = page.url
+            if await page.go_back(**_NAVIGATION) is None and page.url == before:
+                raise Refused("There is no page to go back to.")
+
+        await self._navigate("Going back failed", go_back)
+
+    async def refresh(self) -> None:
+        await self._navigate("Reloading failed", lambda page: page.reload(**_NAVIGATION))
+
+    async def _navigate(self, failure: str, go: Callable[[Page], Any]) -> None:
+        since = time.monotonic()
+        try:
+            await go(self.tab.page)
+        except PlaywrightTimeout:
+            self.note("The page is still loading.")
+        except PlaywrightError as error:
+            if not self._lease.alive:
+                raise EnvironmentFault("The browser is gone.") from error
+            if self.tab.crashed:
+                raise PageCrash("The page's process died while it was loading.") from error
+            reason = re.search(r"net::(\w+)", str(error))
+            if reason is None or reason[1] != "ERR_ABORTED":  # aborted: a download, or an answer without a page
+                self.note(f"{failure}: {reason[1] if reason else first_line(error)}.")
+        await self.settle(since, LOAD_CAP)
+
+    # ------------------------------------------------------------------------------------------------------------ tabs
+
+    async def new_tab(self, url: str = "") -> None:
+        if len(self._open) >= MOST_TABS:
+            raise Refused(f"There are {len(self._open)} tabs already; close one first.")
+        if url:
+            try:
+                check_url(url, self._options.network)
+            except Blocked as blocked:
+                raise Refused(f"Not opened: {blocked}.") from None
+        await self._add_tab()
+        if url:
+            await self.goto(url)
+
+    async def switch_tab(self, index: int) -> None:
+        if not 0 <= index < len(self._open):
+            raise Refused(f"There is no tab {index}; tabs are 0 to {len(self._open) - 1}.")
+        self._active = index
+        await self._to_front()
+
+    async def close_tab(self) -> None:
+        if len(self._open) == 1:
+            raise Refused("This is the only tab.")
+        page = self.tab.page
+        self._forget(page)
+        await quietly(page.close())
+        await self._to_front()
+
+    async def replace_tab(self) -> None:
+        """A new page in place of one that crashed or hangs, at the same address."""
+        broken = self._open[self._active]
+        url = broken.tab.page.url
+        with faults("replacing a broken page"):
+            await self._add_tab()
+            self._open.remove(broken)
+            self._active = len(self._open) - 1
+            await quietly(broken.tab.page.close())
+        if url.startswith(("http:", "https:")):
+            await self.goto(url)
+
+    async def _to_front(self) -> None:
+        with faults("switching tabs"):
+            await self.tab.page.bring_to_front()
+
+    async def _add_tab(self) -> None:
+        self._opening_own = True
+        try:
+            page = await self._lease.context.new_page()
+        finally:
+            self._opening_own = False
+        await self._adopt(page)
+
+    async def _adopt(self, page: Page) -> None:
+        tab = await Tab.open(page, self._options.display, self._clipboard)
+        self._open.append(_Open(tab, Activity(page)))
+        self._active = len(self._open) - 1
+        page.on("close", self._forget)
+        page.on("download", self._on_download)
+        page.on("filechooser", self._on_file_chooser)
+
+    def _forget(self, page: Page) -> None:
+        gone = [index for index, entry in enumerate(self._open) if entry.tab.page is page]
+        for index in gone:
+            del self._open[index]
+            if self._active >= index:
+                self._active = max(0, self._active - 1)
+
+    # ------------------------------------------------------------------------------------------------- what pages do
+
+    def _spawn(self, work: Any) -> None:
+        """Work that a page's event asks for; `settle` waits for it."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _on_page(self, page: Page) -> None:
+        if not self._opening_own:
+            self._spawn(self._follow(page))
+
+    async def _follow(self, page: Page) -> None:
+        """A page has opened another one: it is in front now, as it would be for a person."""
+        if len(self._open) >= MOST_TABS:
+            self.note("The page tried to open too many tabs.")
+            return await quietly(page.close())
+        try:
+            await self._adopt(page)
+            self.note("A new tab was opened.")
+        except (PlaywrightError, EnvironmentFault):  # closed again before we got to it
+            pass
+
+    async def _on_dialog(self, dialog: Dialog) -> None:
+        said = dialog.message if len(dialog.message) <= 300 else f"{dialog.message[:300]}..."
+        try:
+            if dialog.type == "prompt":
+                await dialog.dismiss()
+                self.note(f'A dialog asked "{said}"; it was dismissed.')
+            else:
+                await dialog.accept()
+                if dialog.type != "beforeunload":
+                    self.note(f'A dialog said "{said}"; it was accepted.')
+        except PlaywrightError:  # gone with its page
+            pass
+
+    def _on_file_chooser(self, _: FileChooser) -> None:
+        self.note("The page asked for a file; uploads are not possible here.")
+
+    def _on_download(self, download: Download) -> None:
+        self._spawn(self._receive(download))
+
+    async def _receive(self, download: Download) -> None:
+        name = safe_name(download.suggested_filename)
+        if self._options.downloads is None:
+            self.note(f'The download of "{name}" was refused.')
+            return
+        try:
+            path = await download.path()
+            size = path.stat().st_size
+            if size > LARGEST_DOWNLOAD:
+                await download.delete()
+                self.note(f'The download of "{name}" was refused: it is larger than {LARGEST_DOWNLOAD >> 20} MiB.')
+                return
+            target = self._place_for(name)
+            await download.save_as(target)
+            self.note(f'Downloaded "{target.name}" ({size} bytes).')
+        except PlaywrightError as error:
+            self.note(f'The download of "{name}" failed: {first_line(error)}.')
+
+    def _place_for(self, name: str) -> Path:
+        """A new name in this session's own folder."""
+        if self._downloads is None:
+            assert self._options.downloads is not None
+            self._options.downloads.mkdir(parents=True, exist_ok=True)
+            self._downloads = Path(tempfile.mkdtemp(prefix="session-", dir=self._options.downloads))
+        target, count = self._downloads / name, 1
+        while target.exists():
+            target = self._downloads / f"{Path(name).stem} ({count}){Path(name).suffix}"
+            count += 1
+        return target
+
+
+def safe_name(name: str) -> str:
+    """A file name that cannot leave its folder, hide, or trip a shell."""
+    kept = re.sub(r"[^\w.()+ -]", "_", name.replace("\\", "/").rsplit("/", 1)[-1]).strip(" .")
+    return kept[-120:] or "download"
+
+
+_NAVIGATION: dict[str, Any] = {"wait_until": "domcontentloaded", "timeout": NAVIGATION_TIMEOUT * 1000}

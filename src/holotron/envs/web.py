@@ -1,0 +1,184 @@
+"""Any web page as an environment: a URL and an instruction.
+
+    pool = WebPool(sessions=8, options=SessionOptions(network=NetworkPolicy(allow=("example.com",))))
+    environment = await pool.acquire()
+    await environment.reset(Task("web", "find-price", goal="Find ...", start_url="https://example.com"))
+
+The episode ends when the agent answers. Nobody here knows whether the answer is right: the reward stays 0 and scoring
+is left to the caller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import time
+from typing import Any
+
+from PIL import Image
+
+from holotron.envs import dom
+from holotron.envs.hands import Refused, perform
+from holotron.envs.network import RESOLVE_NOTHING, Blocked, check_url
+from holotron.envs.pool import BrowserPool
+from holotron.envs.session import Session, SessionOptions
+from holotron.envs.tab import PageCrash, PageHang
+from holotron.errors import ConfigError, EnvironmentFault
+from holotron.types import (
+    Action,
+    Answer,
+    CloseTab,
+    GoBack,
+    Goto,
+    NewTab,
+    Observation,
+    Refresh,
+    Restart,
+    StepResult,
+    SwitchTab,
+    Task,
+)
+
+ACTION_TIMEOUT = 60.0  # seconds for one action and what follows from it
+
+
+class WebPool:
+    """At most `sessions` web environments at a time. Each reset is a fresh browser context, so nothing is shared."""
+
+    def __init__(
+        self, *, sessions: int = 8, browsers: int = 2, headless: bool = True, options: SessionOptions | None = None
+    ) -> None:
+        self._options = options or SessionOptions()
+        browsers = max(1, min(browsers, sessions))
+        self.browsers = BrowserPool(
+            browsers=browsers,
+            contexts_per_browser=-(-sessions // browsers) + 1,
+            headless=headless,
+            flags=[RESOLVE_NOTHING],
+        )
+        self._places = asyncio.Semaphore(sessions)
+
+    async def acquire(self) -> WebEnvironment:
+        await self._places.acquire()
+        return WebEnvironment(self.browsers, self._options)
+
+    async def release(self, environment: WebEnvironment, *, broken: bool = False) -> None:
+        await environment.close()
+        self._places.release()
+
+    async def close(self) -> None:
+        await self.browsers.close()
+
+
+class WebEnvironment:
+    def __init__(self, browsers: BrowserPool, options: SessionOptions) -> None:
+        self._browsers = browsers
+        self._options = options
+        self._session: Session | None = None
+        self._task: Task | None = None
+        self._answered = False
+
+    @property
+    def task(self) -> Task:
+        if self._task is None:
+            raise EnvironmentFault("There is no task before reset().")
+        return self._task
+
+    # --------------------------------------------------------------------------------------------------- the contract
+
+    async def reset(self, task: Task) -> Observation:
+        url = self._start_url(task)
+        await self.close()
+        self._task, self._answered = task, False
+        self._session = await Session.open(self._browsers, self._options)
+        await self._session.goto(url)
+        observation = await self.observe()
+        if observation.url.startswith("chrome-error:"):
+            raise EnvironmentFault(f"The start page {url} did not open. {observation.note}")
+        return observation
+
+    async def observe(self) -> Observation:
+        session = self._open_session
+        image = await session.tab.screenshot()
+        with Image.open(io.BytesIO(image)) as opened:
+            size = opened.size
+        display, titles = self._options.display, session.titles
+        return Observation(
+            image=image,
+            mime=display.mime,
+            image_size=size,
+            viewport=(display.width, display.height),
+            url=session.tab.page.url,
+            title=titles[session.active],
+            tabs=titles if len(titles) > 1 else (),
+            active_tab=session.active,
+            note=session.take_notes(),
+        )
+
+    async def step(self, action: Action) -> StepResult:
+        session = self._open_session
+        if isinstance(action, Restart):
+            return StepResult(await self.reset(self.task))
+        try:
+            async with asyncio.timeout(ACTION_TIMEOUT):
+                if not isinstance(action, Answer):
+                    await self._act(session, action)
+                return StepResult(await self.observe(), done=isinstance(action, Answer))
+        except (PageCrash, PageHang, TimeoutError) as fault:
+            why = "crashed" if isinstance(fault, PageCrash) else "stopped responding"
+            session.note(f"The page {why} and was loaded again.")
+            await session.replace_tab()
+            return StepResult(await self.observe())
+
+    async def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    # ------------------------------------------------------------------- behind the pixels: solvers and data labelling
+
+    async def evaluate(self, expression: str) -> Any:
+        """The value of a JavaScript expression in the page in front."""
+        return await self._open_session.tab.evaluate(expression)
+
+    async def dom(self) -> list[dom.Element]:
+        """Every visible element, in the coordinates of actions."""
+        return dom.parse(await self.evaluate(dom.SCRIPT))
+
+    # ----------------------------------------------------------------------------------------------------- the inside
+
+    @property
+    def _open_session(self) -> Session:
+        if self._session is None:
+            raise EnvironmentFault("The environment is not open: call reset() first.")
+        return self._session
+
+    def _start_url(self, task: Task) -> str:
+        if not task.start_url:
+            raise ConfigError(f"The task {task.id} has no start_url.")
+        try:
+            return check_url(task.start_url, self._options.network)
+        except Blocked as blocked:
+            raise ConfigError(f"The start_url of {task.id} cannot be opened: {blocked}.") from None
+
+    async def _act(self, session: Session, action: Action) -> None:
+        since = time.monotonic()
+        try:
+            match action:
+                case Goto(url):
+                    await session.goto(url)
+                case GoBack():
+                    await session.back()
+                case Refresh():
+                    await session.refresh()
+                case NewTab(url):
+                    await session.new_tab(url)
+                case SwitchTab(index):
+                    await session.switch_tab(index)
+                case CloseTab():
+                    await session.close_tab()
+                case _:
+                    await perform(session.tab, action)
+        except Refused as refusal:
+            session.note(str(refusal))
+        await session.settle(since)
