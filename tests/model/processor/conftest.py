@@ -1,4 +1,4 @@
-"""A small but real byte-level BPE tokenizer with the control tokens of Nemotron Nano v2 VL, and oracles made from it."""
+"""A small but real byte-level BPE tokenizer with the control tokens of Nemotron Nano v2 VL, and its oracle."""
 
 from __future__ import annotations
 
@@ -57,3 +57,14 @@ def oracle(backend: tokenizers.Tokenizer):
         unk_token="<unk>",
         clean_up_tokenization_spaces=False,
     )
+
+
+@pytest.fixture(scope="session")
+def bytewise() -> Tokenizer:
+    """The same control tokens over single bytes: no two neighbours ever merge, so texts can be compared by ids."""
+    vocab = {char: n for n, char in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    backend = tokenizers.Tokenizer(models.BPE(vocab=vocab, merges=[]))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    backend.decoder = decoders.ByteLevel()
+    backend.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL + IMAGES])
+    return Tokenizer(backend, special={"bos_token": "<s>", "eos_token": "<SPECIAL_12>"})

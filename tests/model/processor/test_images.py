@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import io
 import struct
 import zlib
@@ -129,7 +130,7 @@ def test_truncated_files_are_refused(format):
 
 def test_a_header_that_promises_gigapixels_is_refused_unread():
     for side in (20_000, 60_000, 2**31 - 1):
-        with pytest.raises(InputError, match="pixels|decoded"):
+        with pytest.raises(InputError, match=r"pixels|decoded"):
             decode_image(png(side, side))
 
 
@@ -159,7 +160,7 @@ def test_a_thread_thin_image_is_refused_or_read():
 def test_limits_are_configurable():
     data = encoded(picture())
     for limits in (ImageLimits(max_bytes=10), ImageLimits(max_pixels=100), ImageLimits(max_side=63)):
-        with pytest.raises(InputError, match="limit|exceed"):
+        with pytest.raises(InputError, match=r"limit|exceed"):
             decode_image(data, limits)
 
 
@@ -190,11 +191,8 @@ def test_damaged_files_give_a_picture_or_a_clean_error(sample, damage, data):
     broken = bytearray(sample[: data.draw(st.integers(1, len(sample)))] if data.draw(st.booleans()) else sample)
     for place, value in damage:
         broken[place % len(broken)] = value
-    try:
+    with contextlib.suppress(InputError):
         pixels = decode_image(bytes(broken), ImageLimits(max_pixels=10**6))
-    except InputError as error:
-        assert str(error)
-    else:
         assert pixels.dtype == np.uint8
         assert pixels.ndim == 3
 

@@ -29,7 +29,8 @@ IMAGE, HELLO = {"type": "image"}, {"type": "text", "text": "Hello."}
 BY_WORDS = """
 {%- set ns = namespace(think=true) -%}
 {%- for m in messages if m['role'] != 'assistant' -%}
-  {%- if '/think' in m['content'] %}{% set ns.think = true %}{% elif '/no_think' in m['content'] %}{% set ns.think = false %}{% endif -%}
+  {%- if '/think' in m['content'] %}{% set ns.think = true %}
+  {%- elif '/no_think' in m['content'] %}{% set ns.think = false %}{% endif -%}
 {%- endfor -%}
 {%- for m in messages -%}
 {{ '[' ~ m['role'] ~ '] ' + m['content'].replace('/think', '').replace('/no_think', '').strip() + '\n' }}
@@ -67,7 +68,7 @@ def conversations():
     return st.one_of(turns, st.builds(lambda first, rest: [first, *rest], system, turns))
 
 
-# ------------------------------------------------------------------------------------- transformers' rendering is the oracle
+# -------------------------------------------------------------------------------- transformers' rendering is the oracle
 
 
 @settings(max_examples=150, deadline=None)
@@ -95,7 +96,7 @@ def test_every_means_of_the_language_works_as_in_transformers(oracle, tools):
     assert ChatTemplate(ALL_MEANS, SPECIAL).render(messages, tools=tools) == expected
 
 
-# ------------------------------------------------------------------------------------------------------ the built-in ones
+# ---------------------------------------------------------------------------------------------------- the built-in ones
 
 
 def test_the_measured_render_of_the_published_template():
@@ -158,7 +159,7 @@ def test_an_unknown_builtin_is_named():
         ChatTemplate.builtin("nope")
 
 
-# -------------------------------------------------------------------------------------------------------------- reasoning
+# ------------------------------------------------------------------------------------------------------------ reasoning
 
 
 @pytest.mark.parametrize("source", [BY_WORDS, ChatTemplate.builtin("nemotron-vl").source])
@@ -191,7 +192,7 @@ def test_the_caller_is_not_written_to():
     assert messages == before
 
 
-# ---------------------------------------------------------------------------------------------------------------- content
+# -------------------------------------------------------------------------------------------------------------- content
 
 
 def test_templates_that_take_only_strings_get_the_placeholder_in_place():
@@ -210,7 +211,7 @@ def test_a_template_that_prints_parts_as_python_does_not_take_them():
     assert not ChatTemplate("{% for m in messages %}{{ m.content }}{% endfor %}").takes_parts
 
 
-# ------------------------------------------------------------------------------------------------------------------ errors
+# --------------------------------------------------------------------------------------------------------------- errors
 
 
 def test_a_template_that_does_not_parse_is_a_config_error():

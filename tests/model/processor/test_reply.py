@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holotron.model.processor import ReplyParser, ReplyPart, ToolCall, parse_reply
+
+CLICK = ToolCall("click", {"x": 512, "y": 88})
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "click",
+            "parameters": {
+                "type": "object",
+                "properties": {
+                    "x": {"type": "integer"},
+                    "y": {"type": "integer"},
+                    "label": {"type": "string"},
+                    "keys": {"type": "array"},
+                },
+            },
+        },
+    }
+]
+JSON_CALL = '<TOOLCALL>[{"name": "click", "arguments": {"x": 512, "y": 88}}]</TOOLCALL>'
+XML_CALL = (
+    "<tool_call>\n<function=click>\n<parameter=x>\n512\n</parameter>\n<parameter=y>\n88\n</parameter>\n"
+    "</function>\n</tool_call>"
+)
+QWEN_CALL = '<tool_call>\n{"name": "click", "arguments": {"x": 512, "y": 88}}\n</tool_call>'
+CALLS = [JSON_CALL, XML_CALL, QWEN_CALL]
+
+
+@pytest.mark.parametrize(
+    ("text", "opens", "expected"),
+    [
+        ("Hello.", False, ReplyPart("", "Hello.")),
+        ("Hm.\n</think>\n\nHello.", True, ReplyPart("Hm.", "Hello.")),
+        ("<think>\nHm.\n</think>Hello.", False, ReplyPart("Hm.", "Hello.")),
+        ("\n <think>Hm.</think>Hello.", False, ReplyPart("Hm.", "Hello.")),
+        ("</think>Hello.", True, ReplyPart("", "Hello.")),
+        ("cut off while think", True, ReplyPart("cut off while think", "")),
+        ("ends in a piece of a tag </thi", True, ReplyPart("ends in a piece of a tag </thi", "")),
+        ("a <think> later is text", False, ReplyPart("", "a <think> later is text")),
+        ("a < b\n\nand c\n\n", False, ReplyPart("", "a < b\n\nand c")),
+        ("", False, ReplyPart()),
+        ("<thin", False, ReplyPart("", "<thin")),
+        ("  ", False, ReplyPart("", "  ")),
+    ],
+)
+def test_reasoning_and_content(text, opens, expected):
+    assert parse_reply(text, opens_reasoning=opens) == expected
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_all_three_notations_of_a_call(call):
+    assert parse_reply(call, tools=TOOLS) == ReplyPart("", "", (CLICK,))
+    reply = parse_reply(f"Hm.</think>\nI click.\n\n{call}\n", opens_reasoning=True, tools=TOOLS)
+    assert reply == ReplyPart("Hm.", "I click.", (CLICK,))
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_several_calls_and_text_between(call):
+    reply = parse_reply(f"One {call}\ntwo{call}{call}", tools=TOOLS)
+    assert reply == ReplyPart("", "One \ntwo", (CLICK,) * 3)
+
+
+def test_several_calls_in_one_block():
+    text = '<TOOLCALL>[{"name": "a", "arguments": {}}, {"name": "b", "arguments": "{\\"c\\": [1]}"}]</TOOLCALL>'
+    assert parse_reply(text, tools=[]).tool_calls == (ToolCall("a", {}), ToolCall("b", {"c": [1]}))
+    text = "<tool_call><function=a></function><function=b><parameter=c>1</parameter></function></tool_call>"
+    assert parse_reply(text, tools=[]).tool_calls == (ToolCall("a", {}), ToolCall("b", {"c": "1"}))
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_whose_closing_tag_was_the_stop(call):
+    whole = call.rpartition("</")[0]
+    assert parse_reply(whole, tools=TOOLS).tool_calls == (CLICK,)
+
+
+def test_values_follow_the_schema():
+    text = (
+        "<tool_call><function=click><parameter=label>\n512\n\n</parameter><parameter=keys>[1, 2]</parameter>"
+        "<parameter=x>not a number</parameter><parameter=unknown>7</parameter></function></tool_call>"
+    )
+    (call,) = parse_reply(text, tools=TOOLS).tool_calls
+    assert call.arguments == {"label": "512\n", "keys": [1, 2], "x": "not a number", "unknown": "7"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<TOOLCALL>[{]</TOOLCALL>",
+        '<TOOLCALL>["click"]</TOOLCALL>',
+        "<TOOLCALL>[]</TOOLCALL>",
+        '<TOOLCALL>[{"name": 1, "arguments": {}}]</TOOLCALL>',
+        '<TOOLCALL>[{"name": "a", "arguments": [1]}]</TOOLCALL>',
+        '<TOOLCALL>[{"name": "a", "arguments": "{"}]</TOOLCALL>',
+        "<tool_call>hello</tool_call>",
+        "<tool_call>text <function=a></function></tool_call>",
+        "<tool_call><function=a>stray</function></tool_call>",
+        "<tool_call><function=a></function> and more</tool_call>",
+        "<TOOLCALL>" + "[" * 5000 + "</TOOLCALL>",
+        "<TOOLCALL>",
+    ],
+)
+def test_what_is_no_call_stays_in_the_content(text):
+    assert parse_reply(f"Before {text} after", tools=TOOLS) == ReplyPart("", f"Before {text} after")
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_without_tools_calls_are_content(call):
+    assert parse_reply(call) == ReplyPart("", call)
+
+
+PIECES = ["<think>", "</think>", "\n", "word ", "<", "<TOOL", "</TOOLCALL>", "<tool_call>", "{", "é", *CALLS]
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    pieces=st.lists(st.sampled_from(PIECES), max_size=10),
+    cuts=st.lists(st.integers(0, 300), max_size=30),
+    opens=st.booleans(),
+    tools=st.sampled_from([None, TOOLS]),
+)
+def test_the_parts_do_not_depend_on_how_the_text_was_cut(pieces, cuts, opens, tools):
+    text = "".join(pieces)
+    places = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})
+    parser = ReplyParser(opens_reasoning=opens, tools=tools)
+    total = ReplyPart()
+    for start, end in zip(places, places[1:], strict=False):
+        total += parser.push(text[start:end])
+    assert total + parser.finish() == parse_reply(text, opens_reasoning=opens, tools=tools)
+
+
+def test_text_streams_as_soon_as_it_is_certain():
+    parser = ReplyParser(opens_reasoning=True, tools=TOOLS)
+    parts = [
+        parser.push(piece) for piece in ("\nI", " think", "\n</th", "ink>", "\nYes", " <", "b", "> <TOOL", "CALL>")
+    ]
+    assert [part.reasoning for part in parts] == ["I", " think", "", "", "", "", "", "", ""]
+    assert [part.content for part in parts] == ["", "", "", "", "Yes", " ", "<b", "> ", ""]
+    assert parser.push('[{"name": "a", "arguments": {}}]').tool_calls == ()
+    assert parser.push("</TOOLCALL>").tool_calls == (ToolCall("a", {}),)
+    assert parser.finish() == ReplyPart()
