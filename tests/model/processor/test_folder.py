@@ -121,7 +121,7 @@ def test_transformers_reads_what_we_save(tmp_path, tokenizer, kind):
     assert theirs.eos_token_id in processor.tokenizer.eos_ids
 
 
-# -------------------------------------------------------------------------------------------------------------- bad folders
+# ---------------------------------------------------------------------------------------------------------- bad folders
 
 
 def test_a_folder_without_a_tokenizer(tmp_path):

@@ -41,7 +41,7 @@ def png(width: int, height: int, *extra: bytes, data: bytes = b"") -> bytes:
     return b"\x89PNG\r\n\x1a\n" + header + b"".join(extra) + body + png_chunk(b"IEND", b"")
 
 
-# ----------------------------------------------------------------------------------------------------- good pictures
+# -------------------------------------------------------------------------------------------------------- good pictures
 
 
 @pytest.mark.parametrize("format", ["PNG", "BMP"])
@@ -117,7 +117,7 @@ def test_an_opened_image_is_taken_as_well():
     assert np.array_equal(decode_image(picture()), np.asarray(picture()))
 
 
-# ------------------------------------------------------------------------------------------------- hostile pictures
+# ----------------------------------------------------------------------------------------------------- hostile pictures
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -205,7 +205,7 @@ def test_arrays_have_to_be_rgb(array):
         check_pixels(array)
 
 
-# -------------------------------------------------------------------------------------------------------------- tiles
+# ---------------------------------------------------------------------------------------------------------------- tiles
 
 
 @pytest.mark.parametrize("size", [(1280, 720), (481, 202), (300, 900), (40, 30)])
@@ -273,3 +273,14 @@ def test_tile_keys_depend_on_content_alone():
 def test_tile_keys_depend_on_shape():
     flat = torch.zeros(1, 3, 32, 64, dtype=torch.uint8)
     assert tile_keys(flat) != tile_keys(flat.view(1, 3, 64, 32))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("size", [(1920, 1080), (481, 202)])
+def test_tiles_made_on_a_gpu_are_those_of_the_cpu(size):
+    image = torch.from_numpy(np.asarray(picture(*size)).copy())
+    tiles, config = to_tiles(image, ImageConfig()), ImageConfig()
+    on_gpu = to_tiles(image.cuda(), config)
+    assert on_gpu.is_cuda
+    assert (on_gpu.cpu().int() - tiles.int()).abs().max() <= 1  # a tie may round the other way
+    assert torch.allclose(normalise(tiles.cuda(), config).cpu(), normalise(tiles, config), atol=1e-6)

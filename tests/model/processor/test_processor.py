@@ -32,7 +32,7 @@ def processor(tokenizer: Tokenizer) -> Processor:
     return Processor(tokenizer, ChatTemplate.builtin("nemotron-vl", tokenizer.special), SMALL)
 
 
-# ----------------------------------------------------------------------------------------------------- against transformers
+# ------------------------------------------------------------------------------------------------- against transformers
 
 
 def test_a_prompt_with_images_equals_the_published_way(processor, oracle):
@@ -84,7 +84,7 @@ def test_a_text_conversation_equals_apply_chat_template(processor, oracle):
     assert not processor.render(messages).opens_reasoning
 
 
-# ---------------------------------------------------------------------------------------------------------------- rendering
+# ------------------------------------------------------------------------------------------------------------ rendering
 
 
 def test_a_full_hd_screenshot_at_the_published_sizes(tokenizer):
@@ -191,7 +191,7 @@ def test_eyes_need_an_image_token():
         Processor(blind.tokenizer, blind.template, SMALL)
 
 
-# ------------------------------------------------------------------------------------------------------------------- limits
+# --------------------------------------------------------------------------------------------------------------- limits
 
 
 def test_four_images_per_request_unless_configured(processor):
@@ -274,7 +274,7 @@ def test_nesting_without_end_is_refused(processor):
         deep = deep.pop("a")
 
 
-# ------------------------------------------------------------------------------------------------------------------- pieces
+# --------------------------------------------------------------------------------------------------------------- pieces
 
 
 def test_single_pieces(processor):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -130,7 +132,7 @@ def test_the_parts_do_not_depend_on_how_the_text_was_cut(pieces, cuts, opens, to
     places = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})
     parser = ReplyParser(opens_reasoning=opens, tools=tools)
     total = ReplyPart()
-    for start, end in zip(places, places[1:], strict=False):
+    for start, end in pairwise(places):
         total += parser.push(text[start:end])
     assert total + parser.finish() == parse_reply(text, opens_reasoning=opens, tools=tools)
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import json
+from functools import cache
 
 import pytest
 from hypothesis import given, settings
@@ -51,6 +52,11 @@ ALL_MEANS = """{% macro shout(text) %}{{ text | upper }}{% endmacro %}
 """
 
 
+@cache
+def builtin(name: str) -> ChatTemplate:
+    return ChatTemplate.builtin(name, SPECIAL)
+
+
 def conversations():
     text = st.text("abc </think>\n/no_think{}éあ", max_size=25)
     parts = st.lists(st.one_of(st.just(IMAGE), text.map(lambda t: {"type": "text", "text": t})), min_size=1, max_size=4)
@@ -75,7 +81,7 @@ def conversations():
 @given(messages=conversations(), thinking=st.booleans(), tools=st.sampled_from([None, TOOLS]), prompt=st.booleans())
 @pytest.mark.parametrize("name", BUILTIN)
 def test_rendering_equals_transformers(oracle, name, messages, thinking, tools, prompt):
-    template = ChatTemplate.builtin(name, SPECIAL)
+    template = builtin(name)
     expected = oracle.apply_chat_template(
         messages,
         chat_template=template.source,

@@ -72,7 +72,7 @@ def test_no_thumbnail_when_switched_off():
     assert tile_count(1920, 1080, ImageConfig(use_thumbnail=False)) == 8
 
 
-# --------------------------------------------------------------------------------------------- dynamic resolution
+# --------------------------------------------------------------------------------------------------- dynamic resolution
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +115,7 @@ def test_a_tiling_model_has_no_patch_grid():
         patch_grid(100, 100, TILES)
 
 
-# ----------------------------------------------------------------------------------------------------- configuration
+# -------------------------------------------------------------------------------------------------------- configuration
 
 
 def test_from_a_published_style_config():

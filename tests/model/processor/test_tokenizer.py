@@ -47,7 +47,7 @@ def test_streaming_any_ids_equals_transformers_decode(tokenizer, oracle, data):
         assert tokenizer.decode(ids, skip_control=skip) == expected
 
 
-# ----------------------------------------------------------------------------------------------------------- streaming
+# ------------------------------------------------------------------------------------------------------------ streaming
 
 
 @settings(max_examples=300, deadline=None)
@@ -75,7 +75,7 @@ def test_reply_markup_survives_decoding_even_when_flagged_special():
     assert tokenizer.decode(ids, skip_control=False) == "<|im_start|><think>hm</think>yes<|im_end|>"
 
 
-# --------------------------------------------------------------------------------------------------------------- bytes
+# ---------------------------------------------------------------------------------------------------------------- bytes
 
 
 @settings(max_examples=200, deadline=None)
@@ -97,7 +97,7 @@ def test_ids_beyond_the_vocabulary_stand_for_nothing(tokenizer):
     assert tokenizer.decode([10**6]) == ""
 
 
-# ----------------------------------------------------------------------------------------------------------- shielding
+# ------------------------------------------------------------------------------------------------------------ shielding
 
 
 @settings(max_examples=300, deadline=None)
@@ -126,7 +126,7 @@ def test_lone_surrogates_are_refused(tokenizer):
         tokenizer.encode("a\ud800b")
 
 
-# ----------------------------------------------------------------------------------------------------- byte tokenizer
+# ------------------------------------------------------------------------------------------------------- byte tokenizer
 
 
 def test_byte_tokens_are_bytes():
@@ -160,7 +160,7 @@ def test_the_byte_tokenizer_is_a_real_tokenizer_json(tmp_path):
     assert loaded.encode(text).ids == tokenizer.encode(text)
 
 
-# ---------------------------------------------------------------------------------------------------------- bad files
+# ------------------------------------------------------------------------------------------------------------ bad files
 
 
 def test_a_broken_file_is_named(tmp_path):

@@ -96,7 +96,7 @@ class Processor:
         """Write everything `from_folder` reads but `config.json`, which belongs to the weights."""
         folder.write(Path(path), self.tokenizer, self.template, self.images)
 
-    # --------------------------------------------------------------------------------------------- whole requests
+    # --------------------------------------------------------------------------------------------------- whole requests
 
     def render(
         self,
@@ -119,7 +119,7 @@ class Processor:
         )
         return self._encode(text, chat.images)
 
-    # ---------------------------------------------------------------------------------------- pieces for sessions
+    # ---------------------------------------------------------------------------------------------- pieces for sessions
 
     def bridge(
         self,
@@ -156,7 +156,7 @@ class Processor:
         tags = sum(tag is not None for tag in (self.tokenizer.image_start_id, self.tokenizer.image_end_id))
         return image_tokens(width, height, self._eyes()) + tags
 
-    # ----------------------------------------------------------------------------------------------------- inside
+    # ----------------------------------------------------------------------------------------------------------- inside
 
     def _eyes(self) -> ImageConfig:
         if self.images is None:

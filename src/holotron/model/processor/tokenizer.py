@@ -103,7 +103,7 @@ class Tokenizer:
         backend.no_padding()
         return cls(backend, **options)
 
-    # ------------------------------------------------------------------------------------------------
+    # -----------------------------------------------------------------------------------------------------------------
     # vocabulary
 
     @property
@@ -151,7 +151,7 @@ class Tokenizer:
         """For text of the assistant itself, where reply markup is at home."""
         return Shield(self.control - REPLY_MARKUP)
 
-    # ---------------------------------------------------------------------------------------- encoding and decoding
+    # -------------------------------------------------------------------------------------------- encoding and decoding
 
     def encode(self, text: str) -> list[int]:
         """Ids of a text, nothing added. Control tokens written in it count as such unless the text was shielded."""
