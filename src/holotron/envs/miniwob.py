@@ -37,11 +37,12 @@ from holotron.envs.session import prepare
 from holotron.envs.static import StaticServer
 from holotron.envs.tab import Box, Clipboard, Display, Tab
 from holotron.errors import ConfigError, EnvironmentFault, MissingDependency
-from holotron.types import Action, Answer, Observation, Restart, StepResult, Task, Wait
+from holotron.types import Action, Answer, Drag, Hover, Observation, Restart, StepResult, Task, Wait
 
 SUITE = "miniwob"
 WIDTH, HEIGHT, INSTRUCTION = 160, 210, 50  # CSS pixels; the instruction bar is the upper part
 NO_LIMIT = 1_000_000_000  # milliseconds; from 2**31 on, a browser's timer fires at once
+ARRIVAL_TIME = 50, 50  # milliseconds of the page's time between the pointer's arrival and the start of a drag
 ACTION_TIME = 100, 1000  # milliseconds of the page's time an action takes: at least, and at most while things move
 
 # Pages of the wheel that nobody registers as tasks: they move by themselves or reward the passing of time.
@@ -177,6 +178,9 @@ class MiniWobEnvironment:
         if not isinstance(action, Answer | Wait):  # waiting is for the page's clock, see below
             try:
                 with faults(f"doing {action.tool_name}"):
+                    if isinstance(action, Drag):  # the hand arrives before it presses: no jump for pages to see
+                        await perform(self._open_tab, self._to_view(Hover(action.x1, action.y1)))
+                        await self._read(*ARRIVAL_TIME)
                     await perform(self._open_tab, self._to_view(action))
             except Refused as refusal:
                 self._notes.append(str(refusal))

@@ -57,6 +57,11 @@
     },
   };
 
+  // Dragging takes time: a frame per move, so that pages that watch the speed of the hand see one.
+  window.addEventListener('mousemove', (event) => {
+    if (event.isTrusted && event.buttons) __clock.advance(FRAME, FRAME);
+  }, true);
+
   window.setTimeout = timer(false);
   window.setInterval = timer(true);
   window.clearTimeout = window.clearInterval = window.cancelAnimationFrame = clear;
