@@ -128,7 +128,8 @@ _FOCUSED = """
   for (let inner = element; inner; ) {
     element = inner;
     try { inner = element.shadowRoot?.activeElement ?? element.contentDocument?.activeElement; } catch { break; }
-  }"""
+  }
+  element = element?.closest('select') ?? element;  // an open list has the focus on one of its options"""
 
 # "value" for fields with an editor of the browser's own, "select" for lists, "text" for editable text, "" otherwise.
 _FOCUSED_KIND = f"""() => {{{_FOCUSED}

@@ -23,13 +23,14 @@ from playwright.async_api import TimeoutError as PlaywrightTimeout
 from holotron.envs.hands import Refused
 from holotron.envs.network import Blocked, Guard, NetworkPolicy, check_url
 from holotron.envs.pool import BrowserPool, Lease, faults, first_line, quietly
-from holotron.envs.settle import Activity, settle
+from holotron.envs.settle import CAP, Activity, settle
 from holotron.envs.tab import Clipboard, Display, PageCrash, Tab
 from holotron.errors import EnvironmentFault
 
 MOST_TABS = 20
 LARGEST_DOWNLOAD = 100 * 1024 * 1024  # bytes
 NAVIGATION_TIMEOUT = 15.0  # seconds
+NEW_TAB_TIMEOUT = 5.0
 LOAD_CAP = 10.0  # seconds to wait for a new page to settle
 
 _ASSETS = files(__package__) / "assets"
@@ -81,6 +82,7 @@ class Session:
         self._tasks: set[asyncio.Task[None]] = set()
         self._downloads: Path | None = None
         self._opening_own = False
+        self._announced = 0  # tabs that pages have asked for and that are not there yet
 
     @classmethod
     async def open(cls, browsers: BrowserPool, options: SessionOptions) -> Session:
@@ -142,15 +144,20 @@ class Session:
         taken, self._notes = self._notes, []
         return " ".join(taken)
 
-    async def settle(self, since: float, cap: float | None = None) -> None:
-        """Wait for tabs that are being opened and for the page in front to come to rest."""
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=5.0)
-        if not self._open:
-            await self._add_tab()
-            self.note("The last tab was closed; a new one was opened.")
-        entry = self._open[self._active]
-        entry.title = await settle(entry.tab, entry.activity, since=since, **({"cap": cap} if cap else {}))
+    async def settle(self, since: float, cap: float = CAP) -> None:
+        """Wait until the page in front has come to rest, and until the tabs it has asked for are there."""
+        while True:
+            if not self._open:
+                await self._add_tab()
+                self.note("The last tab was closed; a new one was opened.")
+            front = self._open[self._active]
+            front.title = await settle(front.tab, front.activity, since=since, cap=cap)
+            if not (self._announced or self._tasks):
+                return
+            deadline = time.monotonic() + NEW_TAB_TIMEOUT
+            while (self._announced or self._tasks) and time.monotonic() < deadline:
+                await asyncio.sleep(0.02)
+            self._announced = 0
 
     # ------------------------------------------------------------------------------------------------ going somewhere
 
@@ -159,7 +166,10 @@ class Session:
             url = check_url(url, self._options.network)
         except Blocked as blocked:
             raise Refused(f"Not opened: {blocked}.") from None
+        blank = self.tab.page.url == "about:blank"
         await self._navigate(f"{url} could not be opened", lambda page: page.goto(url, **_NAVIGATION))
+        if blank:  # the empty page before the first one is nothing to go back to
+            await self.tab.send("Page.resetNavigationHistory")
 
     async def back(self) -> None:
         async def go_back(page: Page) -> None:
@@ -244,6 +254,7 @@ class Session:
         tab = await Tab.open(page, self._options.display, self._clipboard)
         self._open.append(_Open(tab, Activity(page)))
         self._active = len(self._open) - 1
+        await tab.on_event("Page", "windowOpen", self._on_announced)
         page.on("close", self._forget)
         page.on("download", self._on_download)
         page.on("filechooser", self._on_file_chooser)
@@ -263,8 +274,12 @@ class Session:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    def _on_announced(self, _: Any) -> None:
+        self._announced += 1
+
     def _on_page(self, page: Page) -> None:
         if not self._opening_own:
+            self._announced = max(0, self._announced - 1)
             self._spawn(self._follow(page))
 
     async def _follow(self, page: Page) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -111,6 +111,11 @@ class Tab:
         if "Unknown key" in str(error):
             return ValueError(first_line(error))
         return EnvironmentFault(f"{what} failed: {first_line(error)}")
+
+    async def on_event(self, domain: str, name: str, callback: Callable[[Any], None]) -> None:
+        """Call back at each of a protocol domain's events of that name."""
+        self._cdp.on(f"{domain}.{name}", callback)
+        await self.send(f"{domain}.enable")
 
     async def evaluate(self, expression: str, *, timeout: float = 15.0) -> Any:
         """The value of a JavaScript expression (promises are awaited). Large results: return one JSON string."""
