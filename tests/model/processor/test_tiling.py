@@ -79,7 +79,10 @@ def test_no_thumbnail_when_switched_off():
 def published_patch_grid():
     """transformers' own function. Its module needs torchvision, so the function is taken out of the source."""
     package = Path(importlib.util.find_spec("transformers").origin).parent
-    source = (package / "models/nemotron_h_omni/image_processing_nemotron_h_omni.py").read_text()
+    file = package / "models/nemotron_h_omni/image_processing_nemotron_h_omni.py"
+    if not file.is_file():
+        pytest.skip("needs transformers 5.18 or newer")
+    source = file.read_text()
     function = next(
         node
         for node in ast.parse(source).body
