@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 
 import jsonschema_rs
@@ -198,10 +199,8 @@ def test_pixel_dialect_resizes_before_it_points(tmp_path):
     assert same.data is observation.image
     small, screen = make_dialect("holotron", resize=Resize(max_pixels=100_000)).look(observation)
     assert small.size[0] * small.size[1] <= 100_000
-    reply = make_dialect("holotron", frame="pixels").parse(
-        said('{"tool_call": {"tool_name": "click", "x": %d, "y": %d}}' % (small.size[0] // 2, small.size[1] // 2)),
-        screen,
-    )
+    middle = {"tool_name": "click", "x": small.size[0] // 2, "y": small.size[1] // 2}
+    reply = make_dialect("holotron", frame="pixels").parse(said(json.dumps({"tool_call": middle})), screen)
     assert (reply.action.x, reply.action.y) == pytest.approx((501.5, 350.5), abs=2)
 
 
@@ -240,7 +239,7 @@ def test_append_history_only_ever_extends(name):
     for count in range(1, 7):
         live = [*turns[: count - 1], dataclasses.replace(turns[count - 1], reply=None, said="")]
         requests.append(dialect.messages(TASK, Append().view(live)))
-    for shorter, longer in zip(requests, requests[1:], strict=False):
+    for shorter, longer in itertools.pairwise(requests):
         assert longer[: len(shorter)] == shorter
         assert longer[len(shorter)].role == "assistant"
 

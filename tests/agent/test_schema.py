@@ -79,7 +79,7 @@ def test_mistakes_are_explained(value, message):
 
 
 def test_actions_outside_the_action_space_are_refused():
-    with pytest.raises(InvalidAction, match="no action 'goto'.*Use one of: click"):
+    with pytest.raises(InvalidAction, match=r"no action 'goto'.*Use one of: click"):
         action_from_json({"tool_name": "goto", "url": "http://a"}, allowed=("click",))
     with pytest.raises(InputError, match="unknown action 'clack'"):
         check_action_names(["click", "clack"])
@@ -133,9 +133,10 @@ def test_no_json_is_explained(text, message):
 @given(st.text(max_size=200))
 def test_any_text_gives_an_object_or_an_explanation(text):
     try:
-        assert isinstance(first_json_object(text), dict)
-    except InvalidAction as error:
-        assert str(error)
+        value = first_json_object(text)
+    except InvalidAction:
+        return
+    assert isinstance(value, dict)
 
 
 def test_reasoning_is_split_off():

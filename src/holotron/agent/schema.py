@@ -91,11 +91,16 @@ def action_from_json(value: Any, allowed: Sequence[str] = tuple(ACTIONS)) -> Act
     given = {key: item for key, item in value.items() if item is not None}
     if name == "press_keys" and isinstance(given.get("keys"), str):
         given["keys"] = [given["keys"]]
+    return _checked(stored_action(given))
+
+
+def stored_action(value: Mapping[str, Any]) -> Action:
+    """The inverse of `action_to_json` for actions that were valid once: the types are checked, and nothing else."""
+    name = value["tool_name"]
     try:
-        action = _adapter(name).validate_python(given)
+        return typing.cast(Action, _adapter(name).validate_python(value))
     except ValidationError as error:
         raise InvalidAction(f"{name}: {_explain(error)}") from None
-    return _checked(action)
 
 
 def _checked(action: Action) -> Action:

@@ -1,0 +1,77 @@
+"""Which episode is next, who has it, and since when.
+
+Every episode is in exactly one place: pending, leased to a worker, or done. A lease that is not honoured comes back. An
+attempt that the environment spoiled goes to the end of the queue, a little later each time, until its attempts are used
+up.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from holotron.rollouts.messages import Assignment
+from holotron.types import Task
+
+
+@dataclass(slots=True)
+class Lease:
+    assignment: Assignment
+    worker: str
+    since: float
+    cut_at: float | None = None  # when the worker was told to break off
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    assignment: Assignment
+    not_before: float = 0.0
+
+
+class TaskQueue:
+    def __init__(self, episodes: Iterable[tuple[str, Task]], *, attempts: int = 3, backoff: float = 0.5) -> None:
+        self._attempts = attempts
+        self._backoff = backoff
+        self._pending = deque(_Pending(Assignment(episode, task, 0)) for episode, task in episodes)
+        self.leases: dict[str, Lease] = {}  # by worker
+
+    @property
+    def pending(self) -> int:
+        return len(self._pending)
+
+    @property
+    def unfinished(self) -> int:
+        return len(self._pending) + len(self.leases)
+
+    def lease(self, worker: str, now: float) -> Assignment | None:
+        """The next episode that is due, if any."""
+        for _ in range(len(self._pending)):
+            item = self._pending.popleft()
+            if item.not_before <= now:
+                self.leases[worker] = Lease(item.assignment, worker, now)
+                return item.assignment
+            self._pending.append(item)
+        return None
+
+    def next_due(self, now: float) -> float | None:
+        """Seconds until a pending episode is due; None if nothing is pending."""
+        if not self._pending:
+            return None
+        return max(min(item.not_before for item in self._pending) - now, 0.0)
+
+    def end(self, worker: str, episode: str) -> Lease | None:
+        """The worker's lease on this episode is over; None if it holds no such lease (a late or doubled report)."""
+        lease = self.leases.get(worker)
+        if lease is None or lease.assignment.episode != episode:
+            return None
+        return self.leases.pop(worker)
+
+    def try_again(self, assignment: Assignment, now: float) -> bool:
+        """Put an episode back after a spoiled attempt; False when its attempts are used up."""
+        attempt = assignment.attempt + 1
+        if attempt >= self._attempts:
+            return False
+        again = replace(assignment, attempt=attempt)
+        self._pending.append(_Pending(again, now + self._backoff * attempt))
+        return True

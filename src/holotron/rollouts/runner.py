@@ -1,0 +1,308 @@
+"""Many episodes at once, to the end: hand out, collect, retry, record.
+
+    progress = await rollout(tasks, policy, pool, Path("runs/demo"), sessions=16)
+
+The coordinator owns the queue and the store; workers own one episode each. Rules it keeps:
+
+* Only what the environment spoiled is tried again; what the agent got wrong is its result.
+* Every episode ends on record exactly once. A killed run is taken up where it was: same call, same folder.
+* A worker that does not report in time is told to break off, and replaced if it does not even do that.
+* When nothing but errors comes in (the server is down, the browser cannot start), the run stops instead of recording
+  thousands of failures; the errors of that streak are not recorded, so a later call runs those episodes again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from holotron.agent.loop import Limits
+from holotron.agent.policies.base import Policy
+from holotron.envs.base import EnvironmentPool
+from holotron.errors import ConfigError, EnvironmentFault, PolicyError
+from holotron.rollouts.manifest import describe_run
+from holotron.rollouts.messages import Assignment, Cut, Finished, FromWorker, Misconfigured, Stepped, Stop, ToWorker
+from holotron.rollouts.progress import Progress
+from holotron.rollouts.queue import Lease, TaskQueue
+from holotron.rollouts.store import RunWriter
+from holotron.rollouts.worker import Worker
+from holotron.types import Outcome, Task, Trajectory
+
+ERRORS = (Outcome.ENVIRONMENT_ERROR, Outcome.POLICY_ERROR)
+BREAK_OFF_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a rollout is run; none of it changes what an episode is."""
+
+    sessions: int = 8
+    attempts: int = 3  # for episodes that the environment spoils
+    lease_seconds: float | None = None  # None: the episode's own limits and some grace
+    straggler_factor: float | None = (
+        None  # at the end of a run, cut episodes slower than this many times the 95th centile
+    )
+    error_streak: int | None = None  # stop after this many errors in a row; None: three for every session, at least 12
+    retry_errors: bool = False  # run again what is on record as an error
+
+    def __post_init__(self) -> None:
+        if self.sessions < 1 or self.attempts < 1:
+            raise ConfigError("a rollout needs at least one session and one attempt")
+
+
+def episodes_of(tasks: Iterable[Task], repeats: int = 1) -> list[tuple[str, Task]]:
+    """Episode ids for tasks, each played `repeats` times. Ids are unique and mean the same in every process."""
+    episodes = [
+        (task.id if repeat == 0 else f"{task.id}#{repeat}", task) for task in tasks for repeat in range(repeats)
+    ]
+    twice = [id for id, count in Counter(id for id, _ in episodes).items() if count > 1]
+    if twice:
+        raise ConfigError(f"the task {twice[0]} is listed twice; use repeats to play a task more than once")
+    return episodes
+
+
+async def rollout(
+    tasks: Sequence[Task],
+    policy: Policy,
+    pool: EnvironmentPool,
+    out: Path,
+    *,
+    settings: Settings = Settings(),
+    limits: Limits = Limits(),
+    repeats: int = 1,
+    environment: Mapping[str, Any] | None = None,
+    kind: str = "rollout",
+    on_progress: Callable[[Progress], None] | None = None,
+    on_episode: Callable[[Trajectory], None] | None = None,
+) -> Progress:
+    """Play all tasks and record them in `out`. `environment` describes the pool for the manifest."""
+    episodes = episodes_of(tasks, repeats)
+    manifest = describe_run(kind, policy=policy.describe(), limits=limits.describe(), environment=environment)
+    with RunWriter(out, manifest) as writer:
+        if settings.retry_errors:
+            writer.forget(ERRORS)
+        known = set(writer.manifest.get("episodes", []))
+        if any(id not in known for id, _ in episodes):
+            writer.update_manifest(episodes=sorted(known | {id for id, _ in episodes}))
+        coordinator = _Coordinator(episodes, policy, pool, writer, settings, limits, on_progress, on_episode)
+        return await coordinator.run()
+
+
+@dataclass(slots=True)
+class _Hand:
+    """A worker as the coordinator sees it."""
+
+    inbox: asyncio.Queue[ToWorker]
+    task: asyncio.Task[None]
+
+
+@dataclass(slots=True)
+class _Streak:
+    """Errors in a row, and the finished episodes among them that are not recorded before something goes right."""
+
+    limit: int
+    length: int = 0
+    last: str = ""
+    held: list[Trajectory] = field(default_factory=list)
+
+
+class _Coordinator:
+    def __init__(
+        self,
+        episodes: Sequence[tuple[str, Task]],
+        policy: Policy,
+        pool: EnvironmentPool,
+        writer: RunWriter,
+        settings: Settings,
+        limits: Limits,
+        on_progress: Callable[[Progress], None] | None,
+        on_episode: Callable[[Trajectory], None] | None,
+    ) -> None:
+        ids = {id for id, _ in episodes}
+        done = Counter(outcome for id, outcome in writer.finished.items() if id in ids)
+        self._total = len(episodes)
+        self._outcomes = done
+        self._resumed = done.total()
+        self._queue = TaskQueue(
+            [(id, task) for id, task in episodes if id not in writer.finished], attempts=settings.attempts
+        )
+        self._policy = policy
+        self._pool = pool
+        self._writer = writer
+        self._settings = settings
+        self._limits = limits
+        self._on_progress = on_progress
+        self._on_episode = on_episode
+        self._lease_seconds = settings.lease_seconds or limits.seconds + 3 * limits.environment_seconds + 60
+        self._streak = _Streak(settings.error_streak or max(12, 3 * settings.sessions))
+        self._reports: asyncio.Queue[FromWorker] = asyncio.Queue()
+        self._names = (f"worker-{number}" for number in itertools.count())
+        self._hands: dict[str, _Hand] = {}
+        self._durations: list[float] = []
+        self._retries = 0
+        self._steps = 0
+        self._started = time.monotonic()
+
+    async def run(self) -> Progress:
+        try:
+            for _ in range(min(self._settings.sessions, self._queue.unfinished)):
+                self._hire()
+            while self._queue.unfinished:
+                self._hand_out()
+                await self._hear()
+                self._mind_leases()
+            await self._record_held()
+            self._tell()
+            return self._progress()
+        finally:
+            await self._dismiss()
+
+    # ------------------------------------------------------------------------------------------------------ workers
+
+    def _hire(self) -> None:
+        name, inbox = next(self._names), asyncio.Queue[ToWorker]()
+        worker = Worker(name, inbox, self._reports, self._pool, self._policy, self._limits)
+        self._hands[name] = _Hand(inbox, asyncio.create_task(worker.run()))
+
+    async def _dismiss(self) -> None:
+        for hand in self._hands.values():
+            hand.inbox.put_nowait(Stop())
+        if tasks := [hand.task for hand in self._hands.values()]:
+            _, stuck = await asyncio.wait(tasks, timeout=BREAK_OFF_SECONDS)
+            for task in stuck:
+                task.cancel()
+
+    def _hand_out(self) -> None:
+        now = time.monotonic()
+        for name, hand in self._hands.items():
+            if name not in self._queue.leases:
+                assignment = self._queue.lease(name, now)
+                if assignment is None:
+                    return
+                hand.inbox.put_nowait(assignment)
+
+    def _mind_leases(self) -> None:
+        now = time.monotonic()
+        limit = self._straggler_limit()
+        for lease in list(self._queue.leases.values()):
+            held_for = now - lease.since
+            if lease.cut_at is not None:
+                if now - lease.cut_at > BREAK_OFF_SECONDS:
+                    self._replace(lease, now)
+            elif held_for > self._lease_seconds:
+                self._cut(lease, now, Outcome.ENVIRONMENT_ERROR, f"no report within {self._lease_seconds:g} s")
+            elif limit is not None and held_for > limit:
+                self._cut(lease, now, Outcome.EXHAUSTED, f"cut as a straggler after {held_for:.0f} s")
+
+    def _straggler_limit(self) -> float | None:
+        """How long an episode may take when only the last ones are still running."""
+        factor = self._settings.straggler_factor
+        if factor is None or self._queue.pending or len(self._durations) < 20:
+            return None
+        return factor * sorted(self._durations)[int(len(self._durations) * 0.95)]
+
+    def _cut(self, lease: Lease, now: float, outcome: Outcome, reason: str) -> None:
+        lease.cut_at = now
+        self._hands[lease.worker].inbox.put_nowait(Cut(lease.assignment.episode, outcome, reason))
+
+    def _replace(self, lease: Lease, now: float) -> None:
+        """The worker does not even break off: give its place to a new one. What it may still report is ignored."""
+        self._hands.pop(lease.worker).task.cancel()
+        self._hire()
+        self._queue.end(lease.worker, lease.assignment.episode)
+        assignment = lease.assignment
+        error = "the worker was lost"
+        lost = Trajectory(
+            assignment.episode, assignment.task, (), Outcome.ENVIRONMENT_ERROR, error=error, attempt=assignment.attempt
+        )
+        self._spoiled(assignment, lost)
+
+    # ------------------------------------------------------------------------------------------------------ reports
+
+    async def _hear(self) -> None:
+        """Take in what has been reported; wait a moment if nothing has."""
+        due = self._queue.next_due(time.monotonic())
+        idle = len(self._queue.leases) < len(self._hands)
+        patience = min(1.0, due) if idle and due is not None else 1.0
+        try:
+            async with asyncio.timeout(max(patience, 0.01)):
+                report = await self._reports.get()
+        except TimeoutError:
+            self._tell()
+            return
+        match report:
+            case Misconfigured():
+                raise report.error
+            case Stepped():
+                self._steps += 1
+            case Finished():
+                await self._finished(report)
+        self._tell()
+
+    async def _finished(self, report: Finished) -> None:
+        trajectory = report.trajectory
+        lease = self._queue.end(report.worker, trajectory.id)
+        if lease is None:
+            return
+        if trajectory.outcome is Outcome.ENVIRONMENT_ERROR:
+            self._spoiled(lease.assignment, trajectory)
+        elif trajectory.outcome is Outcome.POLICY_ERROR:
+            self._streak.held.append(trajectory)
+            self._count_error(trajectory)
+        else:
+            await self._record_held()
+            await self._record(trajectory)
+            self._durations.append(time.monotonic() - lease.since)
+
+    def _spoiled(self, assignment: Assignment, trajectory: Trajectory) -> None:
+        self._writer.spoiled(trajectory.id, trajectory.attempt, trajectory.error)
+        if self._queue.try_again(assignment, time.monotonic()):
+            self._retries += 1
+        else:
+            self._streak.held.append(trajectory)
+        self._count_error(trajectory)
+
+    def _count_error(self, trajectory: Trajectory) -> None:
+        streak = self._streak
+        streak.length += 1
+        streak.last = trajectory.error
+        if streak.length >= streak.limit:
+            kind = PolicyError if trajectory.outcome is Outcome.POLICY_ERROR else EnvironmentFault
+            raise kind(
+                f"stopped after {streak.length} errors in a row; the last: {streak.last} "
+                "What is done is on record: call again to go on."
+            )
+
+    async def _record_held(self) -> None:
+        held, self._streak.held = self._streak.held, []
+        self._streak.length = 0
+        for trajectory in held:
+            await self._record(trajectory)
+
+    async def _record(self, trajectory: Trajectory) -> None:
+        await asyncio.to_thread(self._writer.append, trajectory)
+        self._outcomes[trajectory.outcome] += 1
+        if self._on_episode is not None:
+            self._on_episode(trajectory)
+
+    def _tell(self) -> None:
+        if self._on_progress is not None:
+            self._on_progress(self._progress())
+
+    def _progress(self) -> Progress:
+        return Progress(
+            total=self._total,
+            resumed=self._resumed,
+            running=len(self._queue.leases),
+            outcomes=dict(self._outcomes),
+            retries=self._retries,
+            steps=self._steps,
+            seconds=time.monotonic() - self._started,
+            failing=self._streak.last if self._streak.length else "",
+        )
