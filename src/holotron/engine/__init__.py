@@ -1,0 +1,55 @@
+"""The engine: sessions that never compute a token twice.
+
+from holotron.engine import Engine, EngineConfig, SamplingParams
+with Engine(model, processor) as engine, engine.open() as session:
+    session.append("The capital of France is")
+    print(session.generate(SamplingParams(max_tokens=8, temperature=0)).result().text)
+"""
+
+from holotron.engine.aio import AsyncEngine, AsyncSession
+from holotron.engine.api import (
+    EngineConfig,
+    EngineStats,
+    EngineStopped,
+    Grammar,
+    IntegrityError,
+    Mark,
+    Overloaded,
+    Result,
+    SamplingParams,
+    SessionBusy,
+    SessionInfo,
+    Span,
+    StepReport,
+    Timings,
+    TokenEvent,
+    UnknownSession,
+)
+from holotron.engine.engine import Engine, Part
+from holotron.engine.generation import Generation
+from holotron.engine.session import Session
+
+__all__ = [
+    "AsyncEngine",
+    "AsyncSession",
+    "Engine",
+    "EngineConfig",
+    "EngineStats",
+    "EngineStopped",
+    "Generation",
+    "Grammar",
+    "IntegrityError",
+    "Mark",
+    "Overloaded",
+    "Part",
+    "Result",
+    "SamplingParams",
+    "Session",
+    "SessionBusy",
+    "SessionInfo",
+    "Span",
+    "StepReport",
+    "Timings",
+    "TokenEvent",
+    "UnknownSession",
+]

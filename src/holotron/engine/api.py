@@ -170,7 +170,7 @@ class Result:
     stop: str | int | None  # the stop string or token that ended it
     prompt_tokens: int  # the whole context the reply continues
     cached_tokens: int  # of these, remembered from before
-    computed_tokens: int  # of these, computed for this request; cached + computed = prompt
+    computed_tokens: int  # of these, computed for this request
     seed: int
     timings: Timings
     top_logprobs: tuple[tuple[tuple[int, float], ...], ...] = ()
@@ -209,6 +209,8 @@ class EngineConfig:
     max_waiting: int = 1024  # requests in the queue before new ones are refused
     max_context: int | None = None  # tokens per session; the model's own limit unless smaller
     max_sessions: int = 4096  # open sessions, wherever they live
+    session_ttl: float | None = None  # seconds after which an unused session is closed; None: never
+    expected_tokens: int = 256  # how far ahead admission plans; longer replies may have to yield on the way
 
     prefix_cache_bytes: int = 2 << 30  # finished stateless requests kept for the next one to resume
     vision_cache_bytes: int = 256 << 20
@@ -220,7 +222,7 @@ class EngineConfig:
         for name in ("page_size", "kv_tokens", "state_rows", "max_running", "token_budget", "max_waiting"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"engine: {name} must be at least 1, got {getattr(self, name)}")
-        for name in ("vision_batch", "workers", "max_sessions"):
+        for name in ("vision_batch", "workers", "max_sessions", "expected_tokens"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"engine: {name} must be at least 1, got {getattr(self, name)}")
         for name in ("host_bytes", "prefix_cache_bytes", "vision_cache_bytes"):
@@ -241,8 +243,8 @@ class EngineStats:
     requests: int = 0
     prompt_tokens: int = 0  # asked for, cached and computed
     cached_tokens: int = 0
-    computed_tokens: int = 0  # prompt tokens that went through the network for the first time
-    recomputed_tokens: int = 0  # and those that went through it again (rewind between marks, compact, refresh)
+    computed_tokens: int = 0  # prompt tokens that went through the network
+    recomputed_tokens: int = 0  # of these, seen before: rewind to no mark, compact, refresh (counted when decided)
     generated_tokens: int = 0
     forced_tokens: int = 0  # of the generated, those a grammar left no choice about
     tiles_encoded: int = 0

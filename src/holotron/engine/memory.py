@@ -1,0 +1,167 @@
+"""What the network remembers of one sequence: a length, a recurrent state, and pages of keys and values.
+
+A session's live memory, a mark and an entry of the prefix index are all `Memory` objects. Making one from another
+(`share`) copies nothing: both hold the same blocks. The first to write copies what it is about to change: one state
+row and at most one half-filled page. So a fork, a mark and a rewind are free, and an unused one stays free.
+
+A memory is only a cache of its log. Dropping it loses time, never content.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from torch import Tensor
+
+from holotron.engine.blocks import Block, Demand, Pool, Pools
+
+
+class Memory:
+    __slots__ = ("_pools", "_table", "hidden", "length", "newest", "oldest", "pages", "pinned", "state")
+
+    def __init__(self, pools: Pools) -> None:
+        self._pools = pools
+        self.length = 0  # tokens remembered
+        self.state: Block | None = None  # None: nothing remembered yet
+        self.pages: list[Block] = []
+        self.hidden: Tensor | None = None  # final vector of the last token, where sampling again from here is wanted
+        self.pinned = False
+        self.oldest = self.newest = -1  # versions of the weights that wrote it; -1: none yet
+        self._table = np.zeros(0, np.int32)  # device slots of the pages, while pinned
+
+    # --------------------------------------------------------------------------------------------- sharing, releasing
+
+    def share(self) -> Memory:
+        """Another holder of the same memory."""
+        other = Memory(self._pools)
+        other.length, other.hidden = self.length, self.hidden
+        other.oldest, other.newest = self.oldest, self.newest
+        if self.state is not None:
+            other.state = self._pools.rows.hold(self.state)
+        other.pages = [self._pools.pages.hold(page) for page in self.pages]
+        return other
+
+    def release(self) -> None:
+        """Forget everything. A pinned memory stays pinned, empty."""
+        pinned = self.pinned
+        if pinned:
+            self.unpin()
+        if self.state is not None:
+            self._pools.rows.drop(self.state)
+        for page in self.pages:
+            self._pools.pages.drop(page)
+        self.length, self.state, self.pages, self.hidden = 0, None, [], None
+        self.oldest = self.newest = -1
+        self.pinned = pinned
+
+    def truncate(self, length: int) -> None:
+        """Forget the tokens from `length` on. Only a memory without recurrent state can do that."""
+        assert not self._pools.has_state
+        assert not self.pinned
+        if length >= self.length:
+            return
+        keep = self._pools.pages_for(length)
+        for page in self.pages[keep:]:
+            self._pools.pages.drop(page)
+        del self.pages[keep:]
+        self.length, self.hidden = length, None
+
+    # ------------------------------------------------------------------------------------------------ on the device
+
+    def demand(self, upto: int) -> Demand:
+        """What `pin` (unless it is pinned) and then `grow(upto)` need."""
+        demand = Demand(rows=int(self._copies_state()))
+        demand.pages = self._pools.pages_for(upto) - len(self.pages) + self._copies_page()
+        if self.pinned:
+            return demand
+        if self.state is not None:
+            if not self.state.on_device:
+                demand.rows += 1
+                demand.returning_rows = 1
+            elif not self.state.pins:
+                demand.kept_rows = 1
+        for page in self.pages:
+            if not page.on_device:
+                demand.pages += 1
+                demand.returning_pages += 1
+            elif not page.pins:
+                demand.kept_pages += 1
+        return demand
+
+    def pin(self) -> None:
+        """Bring everything to the device and keep it there."""
+        assert not self.pinned
+        self.pinned = True
+        if self.state is not None:
+            self._pools.rows.pin(self.state)
+        # First those that are there: making room for the others must not push them out.
+        for page in sorted(self.pages, key=lambda page: not page.on_device):
+            self._pools.pages.pin(page)
+        self._table = np.array([page.slot for page in self.pages], np.int32)
+
+    def unpin(self) -> None:
+        """Allow it to be moved to the host when others need the room."""
+        assert self.pinned
+        self.pinned = False
+        if self.state is not None:
+            self._pools.rows.unpin(self.state)
+        for page in self.pages:
+            self._pools.pages.unpin(page)
+
+    def grow(self, upto: int) -> None:
+        """Make ready to write tokens `length` to `upto`: own the state and the half-filled page, add pages."""
+        assert self.pinned
+        rows, pages = self._pools.rows, self._pools.pages
+        if self.state is None:
+            self.state = rows.take(blank=True)
+        elif self._copies_state():
+            self.state = _own(rows, self.state)
+        if self._copies_page():
+            self.pages[-1] = _own(pages, self.pages[-1])
+            self._table[len(self.pages) - 1] = self.pages[-1].slot
+        missing = self._pools.pages_for(upto) - len(self.pages)
+        if missing > 0:
+            self.pages.extend(pages.take() for _ in range(missing))
+            if len(self.pages) > len(self._table):
+                self._table = np.resize(self._table, 2 * len(self.pages))
+            for n in range(len(self.pages) - missing, len(self.pages)):
+                self._table[n] = self.pages[n].slot
+        self.hidden = None
+
+    def wrote(self, upto: int, version: int) -> None:
+        """The network has written up to here."""
+        self.length = upto
+        self.newest = version
+        if self.oldest < 0:
+            self.oldest = version
+
+    @property
+    def row(self) -> int:
+        assert self.state is not None
+        return self.state.slot
+
+    @property
+    def table(self) -> np.ndarray:
+        """Device slots of the pages, in order."""
+        return self._table[: len(self.pages)]
+
+    def _copies_state(self) -> bool:
+        return self.state is None or self.state.refs > 1
+
+    def _copies_page(self) -> bool:
+        half_filled = self.length % self._pools.page_size != 0
+        return half_filled and bool(self.pages) and self.pages[-1].refs > 1
+
+    # ---------------------------------------------------------------------------------------------------- accounting
+
+    @property
+    def nbytes(self) -> int:
+        rows, pages = self._pools.rows, self._pools.pages
+        return (self.state is not None) * rows.block_bytes + len(self.pages) * pages.block_bytes
+
+
+def _own(pool: Pool, shared: Block) -> Block:
+    """A copy of a shared, pinned block for the caller alone."""
+    new = pool.copy(shared)
+    pool.unpin(shared)
+    pool.drop(shared)
+    return new

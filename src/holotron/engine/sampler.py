@@ -1,0 +1,138 @@
+"""Choosing tokens, for all sequences of an iteration at once.
+
+Randomness is one number per token, a hash of the request's seed and the token's index: what else runs in the batch, or
+in which order, cannot change a sample. The number is looked up in the cumulative distribution of the row.
+
+Logprobs are those of the model: log softmax of the logits as they came, before temperature, filters and masks. That is
+what a trainer computes from the same tokens.
+
+Legend: B sequences, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from holotron.engine.api import SamplingParams
+
+_MASK64 = (1 << 64) - 1
+
+
+def mix64(x: int) -> int:
+    """splitmix64's finaliser: 64 well-mixed bits."""
+    x = (x + 0x9E3779B97F4A7C15) & _MASK64
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK64
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK64
+    return x ^ (x >> 31)
+
+
+def uniform(seed: int, index: int) -> float:
+    """A number in [0, 1) that depends on nothing else."""
+    return (mix64(mix64(seed & _MASK64) ^ index) >> 32) / 2**32
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """How one row is to be sampled."""
+
+    params: SamplingParams
+    seed: int
+    index: int  # of the token within its generation
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    tokens: list[int]
+    logprobs: list[float]
+    top: list[tuple[tuple[int, float], ...]]  # empty where not asked for
+
+
+def sample(
+    logits_BV: Tensor,
+    choices: Sequence[Choice],
+    *,
+    first_unsampled: int | None = None,
+    allowed: dict[int, Tensor] | None = None,
+) -> Sampled:
+    """One token per row. `allowed` holds a bit mask (int32, 32 tokens a word) for the rows under a grammar."""
+    raw = logits_BV.to(torch.promote_types(logits_BV.dtype, torch.float32))
+    norm_B = raw.logsumexp(-1)
+    masked = _masked(raw, first_unsampled, allowed or {})
+    tokens_B = masked.argmax(-1)
+
+    warm = [row for row, choice in enumerate(choices) if choice.params.temperature > 0]
+    plain = [row for row in warm if not _filtered(choices[row].params)]
+    filtered = [row for row in warm if _filtered(choices[row].params)]
+    for rows, draw in ((plain, _draw), (filtered, _draw_filtered)):
+        if rows:
+            index = torch.tensor(rows, device=raw.device)
+            tokens_B[index] = draw(masked[index], [choices[row] for row in rows])
+
+    logprobs_B = raw.gather(-1, tokens_B[:, None])[:, 0] - norm_B
+    top: list[tuple[tuple[int, float], ...]] = [()] * len(choices)
+    widest = max((choice.params.top_logprobs for choice in choices), default=0)
+    if widest:
+        values, indices = (raw - norm_B[:, None]).topk(min(widest, raw.shape[-1]))
+        pairs = [list(zip(*both, strict=True)) for both in zip(indices.tolist(), values.tolist(), strict=True)]
+        top = [tuple(row[: choice.params.top_logprobs]) for row, choice in zip(pairs, choices, strict=True)]
+    return Sampled(tokens_B.tolist(), logprobs_B.tolist(), top)
+
+
+def _filtered(params: SamplingParams) -> bool:
+    return params.top_k > 0 or params.top_p < 1 or params.min_p > 0
+
+
+def _masked(raw_BV: Tensor, first_unsampled: int | None, allowed: dict[int, Tensor]) -> Tensor:
+    vocab = raw_BV.shape[-1]
+    unsampled = first_unsampled is not None and first_unsampled < vocab
+    if not unsampled and not allowed:
+        return raw_BV
+    masked = raw_BV.clone()
+    if unsampled:
+        masked[:, first_unsampled:] = -torch.inf
+    if allowed:
+        rows = torch.tensor(list(allowed), device=raw_BV.device)
+        words = torch.stack(list(allowed.values())).to(raw_BV.device, non_blocking=True)
+        bits = torch.arange(32, device=raw_BV.device, dtype=torch.int32)
+        forbidden = ((words[:, :, None] >> bits) & 1).flatten(1)[:, :vocab] == 0
+        masked[rows] = masked[rows].masked_fill(forbidden, -torch.inf)
+    return masked
+
+
+def _column(values: list[float], like: Tensor) -> Tensor:
+    return torch.tensor(values, dtype=like.dtype, device=like.device)[:, None]
+
+
+def _probabilities(logits_BV: Tensor, choices: Sequence[Choice]) -> Tensor:
+    # Shifted first: a tiny temperature must not overflow.
+    shifted = logits_BV - logits_BV.max(-1, keepdim=True).values
+    return (shifted / _column([choice.params.temperature for choice in choices], logits_BV)).softmax(-1)
+
+
+def _look_up(probs_BV: Tensor, choices: Sequence[Choice]) -> Tensor:
+    # In float64 the sums are exact enough that the number, below 1 by at least 2^-32, never falls off the end.
+    cumulative = probs_BV.cumsum(-1, dtype=torch.float64)
+    numbers = _column([uniform(choice.seed, choice.index) for choice in choices], cumulative)
+    return torch.searchsorted(cumulative, numbers * cumulative[:, -1:], right=True)[:, 0]
+
+
+def _draw(logits_BV: Tensor, choices: Sequence[Choice]) -> Tensor:
+    return _look_up(_probabilities(logits_BV, choices), choices)
+
+
+def _draw_filtered(logits_BV: Tensor, choices: Sequence[Choice]) -> Tensor:
+    """Keep the likeliest tokens only: min-p, then top-k, then top-p of what is left."""
+    probs, order = _probabilities(logits_BV, choices).sort(dim=-1, descending=True, stable=True)
+    vocab = probs.shape[-1]
+    rank = torch.arange(vocab, device=probs.device)
+    top_k = _column([min(choice.params.top_k or vocab, vocab) for choice in choices], probs)
+    min_p = _column([choice.params.min_p for choice in choices], probs)
+    probs = probs * ((probs >= min_p * probs[:, :1]) & (rank < top_k))
+    before = probs.cumsum(-1) - probs
+    top_p = _column([choice.params.top_p for choice in choices], probs)
+    probs = probs * ((before < top_p * probs.sum(-1, keepdim=True)) | (rank == 0))
+    return order.gather(-1, _look_up(probs, choices)[:, None])[:, 0]

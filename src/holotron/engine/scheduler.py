@@ -1,0 +1,218 @@
+"""Who runs in the next iteration, and how many tokens of each.
+
+Every iteration serves all sequences that are generating, one token each, and spends the rest of its token budget on
+prompts; so weights are read once for both. The rules:
+
+* **Fair**: whoever has been served least goes first (tokens computed for the session, counted from where the least
+  served active session stood when it arrived, so that neither a newcomer nor a veteran can starve the other). Within
+  that, first come, first served; a prompt that has begun is not interrupted by its equals.
+* **Admission by bytes**: a request enters when its memory fits on the device together with what the running ones are
+  expected to grow to. Otherwise it waits. If it could not even run alone, it fails with a clear error.
+* **Yielding**: when the expectation was wrong and a sequence cannot grow, the most served one is unpinned: it waits,
+  its blocks may move to the host, and it continues later exactly where it was. Nothing is ever computed twice for it.
+
+The scheduler decides and keeps the books of the pools; `runner` computes.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from holotron.engine.api import EngineConfig, Overloaded
+from holotron.engine.blocks import Demand, Pools
+from holotron.engine.sequence import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """`count` tokens of a request's log from `start` on. None at all: only sample, from what is remembered."""
+
+    request: Request
+    start: int
+    count: int
+
+    @property
+    def end(self) -> int:
+        return self.start + self.count
+
+
+@dataclass(slots=True)
+class Plan:
+    decodes: list[Piece] = field(default_factory=list)  # one token each, after a context
+    prefills: list[Piece] = field(default_factory=list)
+    waiting_to_sample: list[Piece] = field(default_factory=list)  # nothing to compute
+    failed: list[tuple[Request, Overloaded]] = field(default_factory=list)
+
+    @property
+    def pieces(self) -> list[Piece]:
+        """In the order the network wants them."""
+        return self.decodes + self.prefills
+
+    @property
+    def all(self) -> list[Piece]:
+        return self.decodes + self.prefills + self.waiting_to_sample
+
+
+class Scheduler:
+    def __init__(
+        self,
+        config: EngineConfig,
+        pools: Pools,
+        *,
+        context_limit: int,
+        align: int,
+        resume: Callable[[Request], bool],
+        evict: Callable[[], bool],
+    ) -> None:
+        """`resume` gives a request whatever memory is known for its log, or says it should wait for it; `evict` drops
+        something nobody holds, or says there is nothing left; pieces of prompts end at multiples of `align`."""
+        self._config = config
+        self._pools = pools
+        self._context_limit = context_limit
+        self._align = align
+        self._resume = resume
+        self._evict = evict
+        self.waiting: dict[Request, None] = {}
+        self.running: dict[Request, None] = {}
+        self.preemptions = 0
+        self._arrivals = 0
+        self._floor = 0.0
+
+    # --------------------------------------------------------------------------------------------- coming and going
+
+    def add(self, request: Request) -> None:
+        self._arrivals += 1
+        sequence = request.sequence
+        served = [other.sequence.service for other in self.active() if not other.background]
+        self._floor = max(self._floor, min(served, default=self._floor))
+        sequence.service = max(sequence.service, self._floor)
+        request.order = (math.inf if request.background else sequence.service, self._arrivals)
+        self.waiting[request] = None
+
+    def remove(self, request: Request) -> None:
+        """It has ended, however it did. Its memory is free to move from now on."""
+        if request in self.running:
+            del self.running[request]
+            request.sequence.memory.unpin()
+        else:
+            del self.waiting[request]
+
+    def active(self) -> list[Request]:
+        return [*self.running, *self.waiting]
+
+    # --------------------------------------------------------------------------------------------------- deciding
+
+    def plan(self) -> Plan:
+        plan = Plan()
+        self._admit(plan)
+        order = sorted(self.running, key=lambda request: request.order)
+        placed: set[Request] = set()
+        budget = self._config.token_budget
+        for request in order:
+            pending = request.sequence.pending
+            if pending == 0 and request in self.running:
+                plan.waiting_to_sample.append(Piece(request, request.sequence.memory.length, 0))
+                placed.add(request)
+            elif request.is_decode and self._place(plan, plan.decodes, request, 1, order, placed):
+                budget -= 1
+        for request in order:
+            if request.background and placed:
+                break
+            if request in self.running and request not in placed and not request.is_decode and budget > 0:
+                count = self._piece(request, budget)
+                if self._place(plan, plan.prefills, request, count, order, placed):
+                    budget -= count
+        return plan
+
+    def _admit(self, plan: Plan) -> None:
+        if not self.waiting or len(self.running) >= self._config.max_running:
+            return
+        expected = Demand()
+        for request in self.running:
+            expected += self._expected(request)
+        for request in sorted(self.waiting, key=lambda request: request.order):
+            if not self._resume(request):
+                continue
+            memory = request.sequence.memory
+            demand = self._expected(request)
+            if self.running:
+                if not self._make_room(expected + demand):
+                    return
+            elif not self._make_room(memory.demand(len(request.sequence.log) + 1)):
+                plan.failed.append((request, self._no_room(request)))
+                continue
+            del self.waiting[request]
+            self.running[request] = None
+            memory.pin()
+            expected += self._expected(request)
+            if request.admitted_at is None:
+                request.admitted_at = time.monotonic()
+            if len(self.running) >= self._config.max_running:
+                return
+
+    def _place(
+        self, plan: Plan, to: list[Piece], request: Request, count: int, order: list[Request], placed: set[Request]
+    ) -> bool:
+        """Put a piece into the plan, with room for what it writes."""
+        if request not in self.running:
+            return False
+        memory = request.sequence.memory
+        piece = Piece(request, memory.length, count)
+        while not self._make_room(memory.demand(piece.end)):
+            victim = next(
+                (r for r in reversed(order) if r in self.running and r not in placed and r is not request), None
+            )
+            if victim is not None:
+                self._preempt(victim)
+            elif placed:  # those go first; it may fit when they are done
+                return False
+            else:
+                plan.failed.append((request, self._no_room(request)))
+                return False
+        memory.grow(piece.end)
+        to.append(piece)
+        placed.add(request)
+        return True
+
+    def _preempt(self, request: Request) -> None:
+        del self.running[request]
+        request.sequence.memory.unpin()
+        self.waiting[request] = None
+        self.preemptions += 1
+
+    def _piece(self, request: Request, budget: int) -> int:
+        sequence = request.sequence
+        start, end = sequence.memory.length, sequence.next_cut()
+        if end - start <= budget:
+            return end - start
+        whole = (start + budget) // self._align * self._align
+        return whole - start if whole > start else budget
+
+    def _expected(self, request: Request) -> Demand:
+        """What it will still need, as far as one plans ahead."""
+        sequence = request.sequence
+        ahead = min(request.params.max_tokens - len(request.events), self._config.expected_tokens)
+        demand = sequence.memory.demand(min(len(sequence.log) + max(1, ahead), self._context_limit))
+        # Each snapshot to be taken on the way makes the live memory copy a row and perhaps a page.
+        copies = sum(snapshot.memory is None for snapshot in sequence.snapshots())
+        demand.rows += copies
+        demand.pages += copies if self._pools.has_attention else 0
+        return demand
+
+    def _make_room(self, demand: Demand) -> bool:
+        while not self._pools.fits(demand):
+            # Dropping what nobody holds relieves the host; it does not add slots to the device.
+            if not self._pools.could_fit(demand) or not self._evict():
+                return False
+        return True
+
+    def _no_room(self, request: Request) -> Overloaded:
+        tokens = len(request.sequence.log)
+        return Overloaded(
+            f"no memory for a session of {tokens:,} tokens: the device and the host tier are full of open sessions; "
+            "close some, or give the engine more host_bytes",
+            retry_after=5.0,
+        )

@@ -1,0 +1,139 @@
+"""What the loop works on: sequences (a log and its memory) and requests (a wish to continue one)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from holotron.engine.api import FinishReason, Mark, Result, SamplingParams, Timings, TokenEvent
+from holotron.engine.blocks import Pools
+from holotron.engine.grammar import Matcher
+from holotron.engine.log import Log
+from holotron.engine.memory import Memory
+from holotron.engine.text import TextStream
+from holotron.errors import HolotronError
+
+
+@dataclass(eq=False, slots=True)
+class Snapshot:
+    """A position of a log worth returning to, and the memory there as soon as the computation has passed it."""
+
+    position: int
+    memory: Memory | None = None
+
+
+class Sequence:
+    """A session as the loop sees it."""
+
+    def __init__(self, id: str, pools: Pools, *, cached: bool = False) -> None:
+        self.id = id
+        self.log = Log()
+        self.memory = Memory(pools)
+        self.marks: dict[int, Snapshot] = {}
+        self.junctions: list[Snapshot] = []  # places the engine itself wants to return to; see `prefix`
+        self.cached = cached  # nobody holds it: kept only because its log may be continued, dropped when room is needed
+        self.closed = False
+        self.fault: HolotronError | None = None  # an append that failed, to be told with the next call
+        self.request: Request | None = None
+        self.service = 0.0  # tokens computed for it, the currency of fairness
+        self.used_at = time.monotonic()
+
+    @property
+    def pending(self) -> int:
+        """Tokens of the log that the network has not seen."""
+        return len(self.log) - self.memory.length
+
+    def snapshots(self) -> list[Snapshot]:
+        return [*self.marks.values(), *self.junctions]
+
+    def next_cut(self) -> int:
+        """The next position at which the computation has to pause, because a snapshot is wanted there."""
+        here, end = self.memory.length, len(self.log)
+        return min((s.position for s in self.snapshots() if s.memory is None and here < s.position < end), default=end)
+
+    def memories(self) -> list[Memory]:
+        """All it holds: the live memory first."""
+        return [self.memory, *(s.memory for s in self.snapshots() if s.memory is not None)]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(memory.nbytes for memory in self.memories())
+
+    def mark_list(self) -> tuple[Mark, ...]:
+        return tuple(Mark(id, snapshot.position) for id, snapshot in sorted(self.marks.items()))
+
+
+@dataclass(eq=False, slots=True)
+class Request:
+    """One generation, from submission to its end."""
+
+    sequence: Sequence
+    params: SamplingParams
+    seed: int
+    text: TextStream
+    matcher: Matcher | None = None
+    deadline: float | None = None  # on time.monotonic's clock
+    deliver: Callable[[list[TokenEvent], Result | None], None] = lambda events, result: None
+    background: bool = False  # computes a prompt ahead of time, when there is nothing else to do
+
+    order: tuple[float, int] = (0.0, 0)  # who goes first: least service, then first come
+    submitted_at: float = field(default_factory=time.monotonic)
+    admitted_at: float | None = None
+    first_token_at: float | None = None
+    prompt: int = 0  # length of the log when generation began
+    cached: int = 0  # of it, remembered when the request was admitted
+    computed: int = 0  # of it, computed since
+    events: list[TokenEvent] = field(default_factory=list)
+    fresh: list[TokenEvent] = field(default_factory=list)  # not delivered yet
+    resumed: bool = False  # the prefix index has been asked
+    awaits: Awaited | None = None
+    done: bool = False
+
+    @property
+    def is_decode(self) -> bool:
+        return self.sequence.pending == 1 and self.sequence.memory.length > 0
+
+    def add(self, event: TokenEvent) -> None:
+        self.events.append(event)
+        self.fresh.append(event)
+
+    def take_fresh(self) -> list[TokenEvent]:
+        fresh, self.fresh = self.fresh, []
+        return fresh
+
+    def result(self, reason: FinishReason, stop: str | int | None, error: HolotronError | None) -> Result:
+        now = time.monotonic()
+        return Result(
+            # Text still held back is in no event; after a stop string there is none.
+            text="".join(event.text for event in self.events) + ("" if reason == "stop" else self.text.finish()),
+            tokens=tuple(event.token for event in self.events),
+            logprobs=tuple(event.logprob for event in self.events),
+            versions=tuple(event.version for event in self.events),
+            forced=tuple(event.forced for event in self.events),
+            finish_reason=reason,
+            stop=stop,
+            prompt_tokens=self.prompt,
+            cached_tokens=self.cached,
+            computed_tokens=self.computed,
+            seed=self.seed,
+            timings=Timings(
+                queued=(self.admitted_at or now) - self.submitted_at,
+                first_token=(self.first_token_at or now) - self.submitted_at,
+                total=now - self.submitted_at,
+            ),
+            top_logprobs=tuple(event.top_logprobs for event in self.events),
+            error=error,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Awaited:
+    """A snapshot that another request will take on its way."""
+
+    snapshot: Snapshot
+    by: Request
+
+    @property
+    def coming(self) -> bool:
+        return self.snapshot.memory is None and not self.by.done

@@ -1,0 +1,336 @@
+"""The books: which sequences exist, what they remember, and everything that happens to them at rest.
+
+Nothing here computes. Forking, marking, rewinding and compacting only move references between memories; what is then
+missing from a memory is computed when somebody generates.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterable
+from collections.abc import Sequence as Parts
+
+from holotron.engine.api import (
+    EngineConfig,
+    Mark,
+    Overloaded,
+    SessionInfo,
+    Span,
+    UnknownSession,
+)
+from holotron.engine.blocks import Pools
+from holotron.engine.log import BLOCK, Log
+from holotron.engine.memory import Memory
+from holotron.engine.prefix import Found, PrefixIndex
+from holotron.engine.sequence import Awaited, Request, Sequence, Snapshot
+from holotron.errors import CapacityError, InputError
+
+
+class Sessions:
+    def __init__(self, config: EngineConfig, pools: Pools, context_limit: int) -> None:
+        self.pools = pools
+        self.index = PrefixIndex(exact=pools.has_state)
+        self.open_ones: dict[str, Sequence] = {}
+        self.cached: dict[Sequence, None] = {}  # finished stateless requests, least recently used first
+        self.recomputed = 0
+        self.evicted = 0
+        self._config = config
+        self._context_limit = context_limit
+        self._numbers = itertools.count(1)
+
+    # ------------------------------------------------------------------------------------------------ open and close
+
+    def open(self, id: str) -> Sequence:
+        if id in self.open_ones:
+            raise InputError(f"there is already a session {id!r}")
+        self._room_for_sessions(1)
+        sequence = self.open_ones[id] = Sequence(id, self.pools)
+        return sequence
+
+    def stateless(self, prompt: Log) -> Sequence:
+        """A sequence for one request, which nobody will name again."""
+        sequence = Sequence(f"request-{next(self._numbers)}", self.pools, cached=True)
+        self.append(sequence, prompt)
+        return sequence
+
+    def get(self, id: str) -> Sequence:
+        if id not in self.open_ones:
+            raise UnknownSession(f"there is no session {id!r}; it was never opened, was closed, or expired")
+        return self.open_ones[id]
+
+    def close(self, sequence: Sequence) -> None:
+        self.index.forget(sequence)
+        for memory in sequence.memories():
+            self.index.remove(memory)
+            memory.release()
+        self.open_ones.pop(sequence.id, None)
+        self.cached.pop(sequence, None)
+        sequence.closed = True
+
+    def expired(self, now: float) -> list[Sequence]:
+        """Sessions nobody has used for the configured time."""
+        ttl = self._config.session_ttl
+        if ttl is None:
+            return []
+        return [s for s in self.open_ones.values() if s.request is None and now - s.used_at > ttl]
+
+    def _room_for_sessions(self, count: int) -> None:
+        if len(self.open_ones) + count > self._config.max_sessions:
+            raise Overloaded(
+                f"{len(self.open_ones)} sessions are open and {self._config.max_sessions} allowed; close some first",
+                retry_after=10.0,
+            )
+
+    # --------------------------------------------------------------------------------------------------- the log
+
+    def append(self, sequence: Sequence, more: Log) -> None:
+        self._check_length(len(sequence.log) + len(more))
+        sequence.log.extend(more)
+        sequence.used_at = time.monotonic()
+
+    def mark(self, sequence: Sequence) -> Mark:
+        """Remember this position. The memory here is kept too: at once if it is complete but for the last token,
+        otherwise when the computation comes through."""
+        number = next(self._numbers)
+        snapshot = sequence.marks[number] = Snapshot(len(sequence.log))
+        if sequence.pending <= 1 and sequence.memory.length > 0:
+            self.keep(sequence, snapshot)
+        return Mark(number, snapshot.position)
+
+    def unmark(self, sequence: Sequence, mark: Mark) -> None:
+        snapshot = sequence.marks.pop(mark.id, None)
+        if snapshot is not None:
+            self._release(snapshot)
+
+    def rewind(self, sequence: Sequence, position: int) -> None:
+        """Back to an earlier position, resuming from the nearest memory at or before it."""
+        if not 0 <= position <= len(sequence.log):
+            raise InputError(f"cannot rewind to {position}: the session has {len(sequence.log)} tokens")
+        before = sequence.memory.length
+        self._resume_from(sequence, position, whole=True)
+        self.index.forget(sequence)
+        sequence.log.truncate(position)
+        self.recomputed += max(0, min(position, before) - sequence.memory.length)
+        self.rest(sequence)
+
+    def compact(self, sequence: Sequence, keep: Parts[Span | Log]) -> None:
+        """Replace the log by pieces of itself and new content; what follows the unchanged beginning is recomputed."""
+        old, before = sequence.log, sequence.memory.length
+        new, computed = Log(), 0
+        for part in keep:
+            if isinstance(part, Span):
+                if not 0 <= part.start <= part.end <= len(old):
+                    raise InputError(f"cannot keep {part.start}:{part.end} of a session of {len(old)} tokens")
+                new.extend(old.cut(part.start, part.end))
+                computed += max(0, min(part.end, before) - part.start)
+            else:
+                new.extend(part)
+        self._check_length(len(new))
+        same = old.common(new)
+        self._resume_from(sequence, same, whole=same == len(new))
+        self.index.forget(sequence)
+        sequence.log = new
+        self.recomputed += max(0, computed - sequence.memory.length)
+        self.rest(sequence)
+
+    def fork(self, sequence: Sequence, ids: Parts[str]) -> list[Sequence]:
+        """Sequences that share everything with this one until they differ."""
+        if taken := [id for id in ids if id in self.open_ones]:
+            raise InputError(f"there is already a session {taken[0]!r}")
+        self._room_for_sessions(len(ids))
+        for id in ids:
+            self.open_ones[id] = self._twin(sequence, id)
+        return [self.open_ones[id] for id in ids]
+
+    def _twin(self, sequence: Sequence, id: str) -> Sequence:
+        twin = Sequence(id, self.pools)
+        twin.log = sequence.log.copy()
+        twin.memory = sequence.memory.share()
+        twin.service = sequence.service
+        for number, snapshot in sequence.marks.items():
+            memory = snapshot.memory.share() if snapshot.memory is not None else None
+            twin.marks[number] = Snapshot(snapshot.position, memory)
+        return twin
+
+    def position(self, sequence: Sequence, to: Mark | int) -> int:
+        if isinstance(to, int):
+            return to
+        if to.id not in sequence.marks:
+            raise InputError(f"session {sequence.id!r} has no such mark; it was dropped by a rewind before it")
+        return sequence.marks[to.id].position
+
+    def _check_length(self, tokens: int) -> None:
+        if tokens > self._context_limit:
+            raise CapacityError(
+                f"{tokens:,} tokens do not fit: a session may have {self._context_limit:,} "
+                "(the model's context, or the engine's device memory for one session)"
+            )
+
+    # -------------------------------------------------------------------------------------------------- memories
+
+    def rest(self, sequence: Sequence) -> None:
+        """It does not change for now: others may resume from where it stands."""
+        sequence.used_at = time.monotonic()
+        self.index.note(sequence)
+        self.index.add(sequence, sequence.memory)
+        # Worth keeping of what the engine itself marked: the root shared with others, and the last prompt's end.
+        taken = [snapshot for snapshot in sequence.junctions if snapshot.memory is not None]
+        for snapshot in taken[1:-1]:
+            self._release(snapshot)
+        sequence.junctions = taken[:1] + taken[1:][-1:]
+        if sequence.cached:
+            self.cached[sequence] = None
+            while sum(other.nbytes for other in self.cached) > self._config.prefix_cache_bytes:
+                self.evict()
+
+    def wake(self, sequence: Sequence) -> None:
+        """It is going to change."""
+        self.index.remove(sequence.memory)
+        self.index.note(sequence)
+        sequence.used_at = time.monotonic()
+
+    def keep(self, sequence: Sequence, snapshot: Snapshot) -> None:
+        """Keep the memory as it is now for a snapshot."""
+        snapshot.memory = sequence.memory.share()
+        self.index.add(sequence, snapshot.memory)
+
+    def evict(self) -> bool:
+        """Drop the least recently used of the sequences nobody holds."""
+        oldest = next(iter(self.cached), None)
+        if oldest is None:
+            return False
+        self.close(oldest)
+        self.evicted += 1
+        return True
+
+    def invalidate(self, sequences: Iterable[Sequence]) -> None:
+        """The weights have changed: logs stay, memories are void. Whoever is needed again is computed again."""
+        for sequence in sequences:
+            self.recomputed += sequence.memory.length
+            self.index.remove(sequence.memory)
+            sequence.memory.release()
+            for snapshot in sequence.snapshots():
+                self._release(snapshot)
+
+    def _release(self, snapshot: Snapshot) -> None:
+        if snapshot.memory is not None:
+            self.index.remove(snapshot.memory)
+            snapshot.memory.release()
+            snapshot.memory = None
+
+    def _resume_from(self, sequence: Sequence, upto: int, *, whole: bool) -> None:
+        """Put the longest memory that is valid for the first `upto` tokens in the place of the live one, and drop the
+        snapshots behind that point. `whole`: the log will end there, so its last token has to be sampled from."""
+        best, most = Memory(self.pools), 0
+        for memory in sequence.memories():
+            usable = min(memory.length, upto)
+            if whole and usable == upto and (memory.hidden is None or memory.length != upto):
+                usable -= 1
+            if usable > most and (usable == memory.length or not self.pools.has_state):
+                best, most = memory, usable
+        fresh = best.share()
+        if not self.pools.has_state:
+            fresh.truncate(most)
+        self.index.remove(sequence.memory)
+        sequence.memory.release()
+        sequence.memory = fresh
+        for number, snapshot in list(sequence.marks.items()):
+            if snapshot.position > upto:
+                self._release(snapshot)
+                del sequence.marks[number]
+        for snapshot in [s for s in sequence.junctions if s.position > upto]:
+            self._release(snapshot)
+            sequence.junctions.remove(snapshot)
+
+    # -------------------------------------------------------------------------------------------- stateless requests
+
+    def resume(self, request: Request) -> bool:
+        """Give a stateless request what is known of its prompt. False: somebody is just computing it, wait for that."""
+        sequence = request.sequence
+        if not sequence.cached or request.resumed:
+            return True
+        if request.awaits is not None and request.awaits.coming:
+            return False
+        found = self.index.find(sequence.log)
+        known = found.length if found is not None else 0
+        junction, others = self.index.junction(sequence)
+        ahead = [other for other in others if _will_pass(other, junction)]
+        request.awaits = _best_ahead(sequence, ahead, junction, known)
+        if request.awaits is not None:
+            return False
+        if junction >= known + BLOCK:
+            sequence.junctions.append(Snapshot(junction))
+        request.resumed = True
+        if found is not None:
+            self._adopt(sequence, found)
+        request.cached = min(sequence.memory.length, request.prompt)
+        if sequence.memory.length < request.prompt:
+            # The end of the prompt: the next turn may render this reply differently, or ask for another one.
+            sequence.junctions.append(Snapshot(request.prompt))
+        return True
+
+    def _adopt(self, sequence: Sequence, found: Found) -> None:
+        owner, memory = found.entry.sequence, found.entry.memory
+        if memory is owner.memory and memory.length == found.length and owner in self.cached:
+            # Nobody else holds it: continue it instead of a copy.
+            self.index.remove(memory)
+            sequence.memory, owner.memory = owner.memory, sequence.memory
+            moved = [s for s in owner.junctions if s.memory is not None and s.position <= found.length]
+            for snapshot in moved:
+                assert snapshot.memory is not None
+                self.index.remove(snapshot.memory)
+                self.index.add(sequence, snapshot.memory)
+                owner.junctions.remove(snapshot)
+            sequence.junctions[:0] = moved
+            sequence.service = max(sequence.service, owner.service)
+            self.close(owner)
+            return
+        sequence.memory = memory.share()
+        if not self.pools.has_state:
+            sequence.memory.truncate(found.length)
+        if owner in self.cached:  # used again: the last to be dropped
+            del self.cached[owner]
+            self.cached[owner] = None
+
+
+def _will_pass(sequence: Sequence, position: int) -> bool:
+    """It is being computed and has not come to this position yet."""
+    request = sequence.request
+    return request is not None and request.admitted_at is not None and sequence.memory.length < position
+
+
+def _best_ahead(sequence: Sequence, ahead: list[Sequence], junction: int, known: int) -> Awaited | None:
+    """The longest part of this log that others are about to have computed: up to a snapshot they will take anyway (an
+    equal prompt's end), or up to the junction, where one is ordered from the first of them."""
+    best: Awaited | None = None
+    for other in ahead:
+        assert other.request is not None
+        same = other.log.common(sequence.log, junction)
+        for snapshot in other.junctions:
+            if (
+                snapshot.memory is None
+                and max(junction, best.snapshot.position if best else 0) <= snapshot.position <= same
+            ):
+                best = Awaited(snapshot, other.request)
+    if best is None and ahead and junction >= known + BLOCK:
+        snapshot = Snapshot(junction)
+        ahead[0].junctions.append(snapshot)
+        assert ahead[0].request is not None
+        best = Awaited(snapshot, ahead[0].request)
+    return best if best is not None and best.snapshot.position >= known + BLOCK else None
+
+
+def describe(sequence: Sequence) -> SessionInfo:
+    memory = sequence.memory
+    return SessionInfo(
+        id=sequence.id,
+        tokens=len(sequence.log),
+        computed=memory.length,
+        pages=len(memory.pages),
+        bytes=sequence.nbytes,
+        marks=sequence.mark_list(),
+        busy=sequence.request is not None and not sequence.request.background,
+        oldest_version=memory.oldest,
+        newest_version=memory.newest,
+    )

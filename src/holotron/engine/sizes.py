@@ -1,0 +1,61 @@
+"""How large the memory is, to the byte, and its allocation. Planning and running share these few lines."""
+
+from __future__ import annotations
+
+import torch
+
+from holotron.engine.api import EngineConfig
+from holotron.engine.blocks import Pools
+from holotron.errors import ConfigError
+from holotron.model.cache import Cache
+from holotron.model.config import DecoderConfig
+from holotron.model.model import Holotron
+
+
+def slots(decoder: DecoderConfig, config: EngineConfig) -> tuple[int, int]:
+    """State rows and KV pages on the device."""
+    if decoder.layers("M"):
+        rows = config.state_rows
+        if rows < 2:
+            raise ConfigError("engine: state_rows must be at least 2: copying a state takes two")
+    else:
+        rows = 2 * config.max_running  # they hold nothing; enough never to be in the way
+    pages = -(-config.kv_tokens // config.page_size) if decoder.layers("*") else 0
+    return rows, pages
+
+
+def context_limit(decoder: DecoderConfig, config: EngineConfig) -> int:
+    """The longest session: what the model can read, what is allowed, and what fits on the device alone."""
+    limit = min(decoder.max_positions, config.max_context or decoder.max_positions)
+    if decoder.layers("*"):
+        # One page stays free to copy a half-filled one into.
+        room = (slots(decoder, config)[1] - 1) * config.page_size
+        if room < config.page_size:
+            raise ConfigError(f"engine: kv_tokens ({config.kv_tokens}) must be at least two pages")
+        limit = min(limit, room)
+    return limit
+
+
+def dtype_of(name: str | None) -> torch.dtype | None:
+    if name is None:
+        return None
+    dtype = getattr(torch, name, None)
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+        raise ConfigError(f"engine: {name!r} is not a floating-point type; say float32, bfloat16, ...")
+    return dtype
+
+
+def allocate(model: Holotron, config: EngineConfig) -> Pools:
+    decoder = model.config.decoder
+    rows, pages = slots(decoder, config)
+    cache = Cache.allocate(
+        decoder,
+        rows=rows,
+        pages=pages,
+        page_size=config.page_size,
+        dtype=model.dtype,
+        state_dtype=dtype_of(config.state_dtype),
+        kv_dtype=dtype_of(config.kv_dtype),
+        device=model.device,
+    )
+    return Pools(decoder, cache, page_size=config.page_size, host_bytes=config.host_bytes)

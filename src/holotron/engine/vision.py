@@ -1,0 +1,65 @@
+"""Rows of the vision tower, kept by tile content for all sessions.
+
+A tile that has been encoded once is not encoded again, whoever shows it, for as long as it stays in the cache; the cache
+is sized in bytes and forgets the least recently used. Tiles of several sessions go through the tower together.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from holotron.engine.log import Tile, TileSpan
+from holotron.model.model import Holotron
+from holotron.model.processor.images import normalise
+
+
+class VisionCache:
+    def __init__(self, model: Holotron, limit_bytes: int, batch: int) -> None:
+        self._model = model
+        self._limit = limit_bytes
+        self._batch = batch
+        self._rows: OrderedDict[bytes, Tensor] = OrderedDict()
+        self.bytes_used = 0
+        self.encoded = 0
+        self.reused = 0
+
+    def rows(self, spans: Sequence[TileSpan]) -> dict[bytes, Tensor]:
+        """The rows of each tile, by key; those not known yet are encoded."""
+        wanted = {span.tile.key: span.tile for span in spans}
+        found = {key: self._rows[key] for key in wanted if key in self._rows}
+        for key in found:
+            self._rows.move_to_end(key)
+        missing = [tile for key, tile in wanted.items() if key not in found]
+        # A tile cut by the end of an iteration is looked up twice; only its beginning counts.
+        self.reused += max(0, sum(span.offset == 0 for span in spans) - len(missing))
+        # Tiles of one shape form a batch (they differ only for models of dynamic resolution).
+        shapes: dict[torch.Size, list[Tile]] = {}
+        for tile in missing:
+            shapes.setdefault(tile.pixels.shape, []).append(tile)
+        for same in shapes.values():
+            for start in range(0, len(same), self._batch):
+                found |= self._encode(same[start : start + self._batch])
+        return found
+
+    def clear(self) -> None:
+        """The tower has changed: what it said before is void."""
+        self._rows.clear()
+        self.bytes_used = 0
+
+    def _encode(self, tiles: list[Tile]) -> dict[bytes, Tensor]:
+        model = self._model
+        pixels = torch.stack([tile.pixels for tile in tiles]).to(model.device, non_blocking=True)
+        rows = model.encode_tiles(normalise(pixels, model.config.image, model.dtype))
+        self.encoded += len(tiles)
+        fresh = {tile.key: part for tile, part in zip(tiles, rows.chunk(len(tiles)), strict=True)}
+        for key, part in fresh.items():
+            if part.nbytes <= self._limit:
+                self._rows[key] = part.clone()  # a view would keep the whole batch alive
+                self.bytes_used += part.nbytes
+        while self.bytes_used > self._limit:
+            self.bytes_used -= self._rows.popitem(last=False)[1].nbytes
+        return fresh

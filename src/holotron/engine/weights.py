@@ -1,0 +1,28 @@
+"""New weights for a running engine, in place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from holotron.errors import CheckpointError
+from holotron.model.model import Holotron
+
+_EYES = ("vision_model.", "mlp1.")
+
+
+def load_weights(model: Holotron, tensors: Mapping[str, Tensor]) -> bool:
+    """Copy tensors over the parameters of the same names; all of them or, if one does not fit, none. Tells whether the
+    vision side was among them."""
+    own = dict(model.named_parameters()) | dict(model.named_buffers())
+    for name, tensor in tensors.items():
+        if name not in own:
+            raise CheckpointError(f"the model has no parameter {name!r}")
+        if tensor.shape != own[name].shape:
+            raise CheckpointError(f"{name} has shape {list(tensor.shape)}, the model's has {list(own[name].shape)}")
+    with torch.no_grad():
+        for name, tensor in tensors.items():
+            own[name].copy_(tensor, non_blocking=True)
+    return any(name.startswith(_EYES) for name in tensors)
