@@ -52,6 +52,7 @@ class Core:
         self.config = config
         self.version = 0
         self.eos = frozenset(model.config.tokens.eos)
+        self._never = never_sampled(model)
         self._on_step = on_step
         self._totals = EngineStats()
         self._speed = 0.0  # tokens per second, smoothed
@@ -144,7 +145,7 @@ class Core:
         return sample(
             logits_BV,
             [Choice(request.params, request.seed, len(request.events)) for request in requests],
-            first_unsampled=self.model.config.tokens.first_unsampled,
+            never=self._never,
             allowed=allowed,
         )
 
@@ -361,3 +362,12 @@ class Core:
         if host != self.pools.host.used:
             raise IntegrityError(f"{host} bytes lie on the host, {self.pools.host.used} are in the books")
         self.sessions.index.check(set(memories), self._alive())
+
+
+def never_sampled(model: Holotron) -> Tensor | None:
+    """Padding rows of the vocabulary, and the placeholder that stands for an image."""
+    tokens, vocab = model.config.tokens, model.config.decoder.vocab
+    ids = set(range(tokens.first_unsampled, vocab)) if tokens.first_unsampled is not None else set()
+    if model.vision_model is not None and tokens.image < vocab:
+        ids.add(tokens.image)
+    return torch.tensor(sorted(ids), device=model.device) if ids else None

@@ -262,9 +262,11 @@ class Engine:
         self._accepting()
         if sampling.stop and self._tokenizer is None:
             raise InputError("this engine has no processor: stop strings need its tokenizer")
-        generation = Generation(
-            self._outbox, lambda: self._commands.put(lambda: self.core.finish(request, "cancelled"))
-        )
+
+        def cancel() -> None:
+            self._commands.put(lambda: self.core.finish(request, "cancelled"))
+
+        generation = Generation(self._outbox, cancel)
         request = Request(
             stream,
             sampling,

@@ -55,13 +55,14 @@ def sample(
     logits_BV: Tensor,
     choices: Sequence[Choice],
     *,
-    first_unsampled: int | None = None,
+    never: Tensor | None = None,
     allowed: dict[int, Tensor] | None = None,
 ) -> Sampled:
-    """One token per row. `allowed` holds a bit mask (int32, 32 tokens a word) for the rows under a grammar."""
+    """One token per row. `never` are ids not to be sampled at all; `allowed` holds a bit mask (int32, 32 tokens a word)
+    for the rows under a grammar."""
     raw = logits_BV.to(torch.promote_types(logits_BV.dtype, torch.float32))
     norm_B = raw.logsumexp(-1)
-    masked = _masked(raw, first_unsampled, allowed or {})
+    masked = _masked(raw, never, allowed or {})
     tokens_B = masked.argmax(-1)
 
     warm = [row for row, choice in enumerate(choices) if choice.params.temperature > 0]
@@ -86,14 +87,13 @@ def _filtered(params: SamplingParams) -> bool:
     return params.top_k > 0 or params.top_p < 1 or params.min_p > 0
 
 
-def _masked(raw_BV: Tensor, first_unsampled: int | None, allowed: dict[int, Tensor]) -> Tensor:
-    vocab = raw_BV.shape[-1]
-    unsampled = first_unsampled is not None and first_unsampled < vocab
-    if not unsampled and not allowed:
+def _masked(raw_BV: Tensor, never: Tensor | None, allowed: dict[int, Tensor]) -> Tensor:
+    if never is None and not allowed:
         return raw_BV
+    vocab = raw_BV.shape[-1]
     masked = raw_BV.clone()
-    if unsampled:
-        masked[:, first_unsampled:] = -torch.inf
+    if never is not None:
+        masked[:, never] = -torch.inf
     if allowed:
         rows = torch.tensor(list(allowed), device=raw_BV.device)
         words = torch.stack(list(allowed.values())).to(raw_BV.device, non_blocking=True)

@@ -162,9 +162,7 @@ class Scheduler:
         memory = request.sequence.memory
         piece = Piece(request, memory.length, count)
         while not self._make_room(memory.demand(piece.end)):
-            victim = next(
-                (r for r in reversed(order) if r in self.running and r not in placed and r is not request), None
-            )
+            victim = next((r for r in reversed(order) if r in self.running and r not in placed | {request}), None)
             if victim is not None:
                 self._preempt(victim)
             elif placed:  # those go first; it may fit when they are done

@@ -114,7 +114,7 @@ class Session:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    # ------------------------------------------------------------------- the same without waiting, for `aio` to build on
+    # ------------------------------------------------------------------------ the same without waiting; see also `aio`
 
     def do(self, command: Callable[[Stream], T], *, at_rest: bool = True) -> Future[T]:
         """Have something done to the session by the loop's thread."""

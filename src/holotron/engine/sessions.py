@@ -308,10 +308,8 @@ def _best_ahead(sequence: Sequence, ahead: list[Sequence], junction: int, known:
         assert other.request is not None
         same = other.log.common(sequence.log, junction)
         for snapshot in other.junctions:
-            if (
-                snapshot.memory is None
-                and max(junction, best.snapshot.position if best else 0) <= snapshot.position <= same
-            ):
+            least = best.snapshot.position + 1 if best is not None else junction
+            if snapshot.memory is None and least <= snapshot.position <= same:
                 best = Awaited(snapshot, other.request)
     if best is None and ahead and junction >= known + BLOCK:
         snapshot = Snapshot(junction)

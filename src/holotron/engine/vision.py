@@ -1,7 +1,7 @@
 """Rows of the vision tower, kept by tile content for all sessions.
 
-A tile that has been encoded once is not encoded again, whoever shows it, for as long as it stays in the cache; the cache
-is sized in bytes and forgets the least recently used. Tiles of several sessions go through the tower together.
+A tile that has been encoded once is not encoded again, whoever shows it, for as long as it stays in the cache. The
+cache is sized in bytes and forgets the least recently used. Tiles of several sessions go through the tower together.
 """
 
 from __future__ import annotations
