@@ -146,9 +146,7 @@ def test_published_layout_round_trips_bit_for_bit(dtype: torch.dtype, tmp_path: 
     assert (model.config.vision.prefix, model.config.vision.grid) == (5, 7)
     assert model.config.image.mean == (0.5, 0.5, 0.5)
     experts = model.language_model.backbone.layers[5].mixer.experts  # type: ignore[union-attr]
-    assert torch.equal(
-        experts.up_proj[2], tensors["language_model.backbone.layers.5.mixer.experts.2.up_proj.weight"]
-    )
+    assert torch.equal(experts.up_proj[2], tensors["language_model.backbone.layers.5.mixer.experts.2.up_proj.weight"])
 
     save_checkpoint(model, tmp_path / "out", shard_bytes=20_000)
     assert len(list((tmp_path / "out").glob("*.safetensors"))) > 1

@@ -310,7 +310,7 @@ def dump_config(config: ModelConfig) -> dict[str, Any]:
     llm = _dump_qwen3(config) if config.family == "qwen3" else _dump_nemotron(config)
     if config.vision is None or config.projector is None:
         return {**llm, **_dump_tokens(config.tokens)}
-    v, image = config.vision, config.image
+    v, image = config.vision, config.image.to_hf()
     return {
         "architectures": ["NemotronH_Nano_VL_V2"],
         "model_type": "NemotronH_Nano_VL_V2",
@@ -329,14 +329,10 @@ def dump_config(config: ModelConfig) -> dict[str, Any]:
         },
         "projector_hidden_size": config.projector.width,
         "vit_hidden_size": v.hidden,
-        "downsample_ratio": 1 / config.projector.shuffle,
         "ps_version": "v2",
-        "patch_size": v.patch,
-        "force_image_size": image.tile_size,
-        "max_num_tiles": image.max_tiles,
-        "use_thumbnail": image.use_thumbnail,
-        "norm_mean": list(image.mean),
-        "norm_std": list(image.std),
+        **image,
+        "force_image_size": image["image_size"],
+        "downsample_ratio": 1 / config.projector.shuffle,
         **_dump_tokens(config.tokens),
     }
 

@@ -1,0 +1,40 @@
+# Two commands do everything, set-up included:   make demo   and   make test
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: demo test test-fast test-gpu lint format setup clean help
+
+help:
+	@sed -n 's/^\([a-z-]*\):.*## /\1  /p' $(MAKEFILE_LIST) | awk '{name=$$1; $$1=""; printf "  make %-10s%s\n", name, $$0}'
+
+demo: $(STAMP) ## the policy acts in a real Chromium on a dozen kinds of tasks; ends with a report to look at
+	$(BIN)/python -m holotron demo --out runs/demo
+
+test: lint ## everything: lint, types, all tests that this machine can run
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-fast: $(STAMP) ## without a browser and without the slow tests
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not browser and not slow"
+
+test-gpu: $(STAMP) ## only the tests that need a CUDA GPU
+	$(BIN)/python -m pytest -m gpu
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(STAMP) ## rewrite the sources in the project's format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+setup: $(STAMP) ## virtual environment, packages, browser
+
+$(STAMP): pyproject.toml tools/setup.sh
+	PYTHON="$(PYTHON)" VENV="$(VENV)" bash tools/setup.sh
+	@touch $@
+
+clean: ## remove the virtual environment and caches
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

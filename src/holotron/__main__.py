@@ -1,0 +1,3 @@
+from holotron.cli.main import main
+
+main()

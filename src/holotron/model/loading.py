@@ -1,0 +1,93 @@
+"""From a name to a model that runs: a hub id, a local folder, or a preset with random weights.
+
+model, processor = load_model("Hcompany/Holotron-12B")
+model, processor = load_model("runs/my-checkpoint", device="cuda")
+model, processor = load_model("tiny")                       # random weights, for tests and benchmarks
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from holotron.errors import ConfigError
+from holotron.model.config import ModelConfig
+from holotron.model.model import Holotron
+from holotron.model.presets import PRESETS, preset
+from holotron.model.processor import Processor, PromptLimits
+from holotron.model.weights.hub import looks_like_hub_id, snapshot
+from holotron.model.weights.initialise import random_model
+from holotron.model.weights.load import Progress, load_checkpoint
+
+BUNDLED = "holotron-mini"
+
+Say = Callable[[str], None]
+
+
+class Loaded(NamedTuple):
+    model: Holotron
+    processor: Processor
+
+
+def bundled_folder() -> Path | None:
+    """The small policy that ships inside the package, if this build carries it."""
+    folder = Path(str(files("holotron"))) / "assets" / BUNDLED
+    return folder if (folder / "config.json").exists() else None
+
+
+def resolve(source: str | Path) -> Path | ModelConfig:
+    """A folder with a checkpoint, or the configuration of a preset. Hub ids are looked up in the local cache first and
+    downloaded when a network exists."""
+    text = str(source)
+    if text == BUNDLED and (folder := bundled_folder()):
+        return folder
+    if text in PRESETS:
+        return preset(text)
+    if Path(text).is_dir():
+        return Path(text)
+    if looks_like_hub_id(text):
+        return snapshot(text)
+    raise ConfigError(
+        f"{text!r} is neither a folder, nor a hub id such as 'Hcompany/Holotron-12B', nor one of the presets "
+        f"{', '.join(PRESETS)}"
+    )
+
+
+def load_model(
+    source: str | Path,
+    *,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Loaded:
+    """The model and its processor, ready for inference. `device` defaults to the GPU when there is one; `dtype` to the
+    files' own (bf16 for random weights on a GPU, fp32 on a CPU)."""
+    device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    found = resolve(source)
+    if isinstance(found, ModelConfig):
+        dtype = dtype or (torch.bfloat16 if device.type == "cuda" else torch.float32)
+        model = random_model(found, device=device, dtype=dtype, seed=seed).eval().requires_grad_(False)
+        return Loaded(model, byte_processor(found))
+    if dtype is None and device.type == "cpu":
+        dtype = torch.float32  # few CPUs multiply 16-bit numbers at speed
+    model = load_checkpoint(found, device=device, dtype=dtype, progress=progress)
+    limits = PromptLimits(max_tokens=model.config.decoder.max_positions)
+    return Loaded(model, Processor.from_folder(found, limits=limits))
+
+
+def byte_processor(config: ModelConfig) -> Processor:
+    """For models that come without a tokenizer: one token per byte, special tokens where the configuration has them."""
+    tokens, sees = config.tokens, config.vision is not None
+    limits = PromptLimits(max_tokens=config.decoder.max_positions)
+    return Processor.for_bytes(
+        config.image if sees else None,
+        limits=limits,
+        image=tokens.image if sees else None,
+        image_start=tokens.image_start if sees else None,
+        image_end=tokens.image_end if sees else None,
+    )

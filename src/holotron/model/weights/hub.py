@@ -1,0 +1,53 @@
+"""Checkpoints from the Hugging Face hub: the local cache first, the network when there is one, the licence always."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from holotron.errors import CheckpointError, MissingDependency
+
+# Code is never fetched: the network is defined here, not in the checkpoint's repository.
+WANTED = ["*.json", "*.safetensors", "*.jinja", "*.md", "LICENSE*", "NOTICE*"]
+
+
+def looks_like_hub_id(text: str) -> bool:
+    return re.fullmatch(r"[\w.-]+/[\w.-]+", text) is not None
+
+
+def snapshot(repository: str) -> Path:
+    """The folder of a repository's newest snapshot, downloaded if need be."""
+    try:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import LocalEntryNotFoundError
+    except ImportError:
+        raise MissingDependency.extra("huggingface_hub", "hub") from None
+    try:
+        return Path(snapshot_download(repository, allow_patterns=WANTED, local_files_only=True))
+    except LocalEntryNotFoundError:
+        pass
+    try:
+        return Path(snapshot_download(repository, allow_patterns=WANTED))
+    except Exception as error:  # the hub client raises its own, requests' and httpx's errors
+        raise CheckpointError(
+            f"cannot download {repository}: {_first_line(error)}. If the machine has no network, download it elsewhere "
+            f"(hf download {repository}) and pass the folder"
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def licence_notice(folder: Path) -> str:
+    """One line about a checkpoint's licence, from its model card."""
+    card = folder / "README.md"
+    if not card.exists():
+        return "no model card: check the licence before you use or share it"
+    head = card.read_text(encoding="utf-8", errors="replace").split("---")
+    fields = dict(re.findall(r"^(license\w*):\s*(.+?)\s*$", head[1] if len(head) > 2 else "", re.MULTILINE))
+    name = fields.get("license_name") or fields.get("license")
+    if not name:
+        return "the model card names no licence: check before you use or share it"
+    link = fields.get("license_link")
+    return f"licence: {name}" + (f" ({link})" if link else "")
