@@ -77,8 +77,8 @@ def main() -> None:
 
     mine, other, products = best(args.rounds, our_prefill, their_prefill, products_only(model, args.prompt, 1))
     print(
-        f"prefill {args.prompt}: ours {mine * 1e3:.0f} ms, transformers {other * 1e3:.0f} ms, ratio {other / mine:.1f}x, "
-        f"matrix products alone {products / mine:.0%} of ours"
+        f"prefill {args.prompt}: ours {mine * 1e3:.0f} ms, transformers {other * 1e3:.0f} ms, "
+        f"ratio {other / mine:.1f}x, matrix products alone {products / mine:.0%} of ours"
     )
 
     def our_decode() -> None:
@@ -94,8 +94,9 @@ def main() -> None:
             reply = theirs(token, past_key_values=reply.past_key_values, use_cache=True)
 
     mine, other, products = best(args.rounds, our_decode, their_decode, products_only(model, 1, args.decode))
+    mine_ms, other_ms = mine / args.decode * 1e3, other / args.decode * 1e3
     print(
-        f"decode {args.decode}: ours {mine / args.decode * 1e3:.2f} ms/token, transformers {other / args.decode * 1e3:.2f}, "
+        f"decode {args.decode}: ours {mine_ms:.2f} ms/token, transformers {other_ms:.2f}, "
         f"ratio {other / mine:.1f}x, matrix products alone {products / mine:.0%} of ours"
     )
 

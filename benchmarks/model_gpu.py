@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 import torch
 
+from holotron.model.cache import DecoderState
 from holotron.model.presets import preset
 from holotron.model.weights import random_model
 
@@ -59,7 +60,7 @@ def main() -> None:
         state = model.new_state(capacity=capacity)
         logits = None
 
-        def prefill() -> None:
+        def prefill(state: DecoderState = state) -> None:
             nonlocal logits
             logits = model(ids, state=state, last_only=True)
 
@@ -78,10 +79,8 @@ def main() -> None:
 
     decode_first, decode_again = timed(decode), timed(decode)
     steps = args.decode // 2
-    print(
-        f"decode, one sequence: {decode_first / steps * 1e3:.1f} ms/token at first, then {decode_again / steps * 1e3:.1f}, "
-        f"{peak()}"
-    )
+    first, again = decode_first / steps * 1e3, decode_again / steps * 1e3
+    print(f"decode, one sequence: {first:.1f} ms/token at first, then {again:.1f}, {peak()}")
     print(f"state {model.new_state(capacity=1).cache.ssm_RLHPN.nbytes / 2**20:.1f} MiB of fp32 per session")
 
 

@@ -28,9 +28,7 @@ def unsettle(model: Holotron, seed: int = 0) -> Holotron:
                 tensor.copy_(1 + 0.2 * noise)
             elif tensor.dim() == 1:
                 tensor.copy_(0.2 * noise)
-            elif "pos_embed" in name or name.endswith("token"):
-                tensor.copy_(noise)
-            elif "embeddings" in name:
+            elif "pos_embed" in name or name.endswith("token") or "embeddings" in name:
                 tensor.copy_(noise)
             else:
                 tensor.copy_(noise * tensor.shape[-1] ** -0.5)

@@ -11,8 +11,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from holotron.errors import CheckpointError, ConfigError
-from holotron.model.presets import PRESETS, preset
 from holotron.model.model import Holotron
+from holotron.model.presets import PRESETS, preset
 from holotron.model.weights import load_checkpoint, random_model, save_checkpoint
 from holotron.model.weights.card import ModelCard
 

@@ -26,7 +26,7 @@ def _mixer(letter: str, config: DecoderConfig) -> nn.Module:
         return Attention(config.hidden, config.attention, config.eps)
     if letter == "-" and config.mlp:
         return MLP(config.hidden, config.mlp)
-    assert letter == "E" and config.moe, letter
+    assert config.moe, letter  # `DecoderConfig` admits no other letter
     return MoE(config.hidden, config.moe)
 
 
