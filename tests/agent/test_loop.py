@@ -187,6 +187,16 @@ def test_a_page_that_breaks_under_a_teacher_is_not_the_teachers_fault():
     assert run(ButtonEnvironment(), ScriptedPolicy(read_the_page)).outcome is Outcome.ENVIRONMENT_ERROR
 
 
+def test_a_script_at_a_loss_has_failed():
+    def lost(environment, observation, step):
+        raise PolicyError("no such button")
+
+    for script in (lost, lambda *look: None):
+        trajectory = run(ButtonEnvironment(), ScriptedPolicy(script))
+        assert trajectory.outcome is Outcome.FAILURE
+        assert trajectory.error
+
+
 def test_a_hanging_environment_is_broken():
     class Hanging(ButtonEnvironment):
         async def step(self, action):

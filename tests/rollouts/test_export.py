@@ -50,11 +50,7 @@ def test_every_reply_is_learnt_once(run, tmp_path, name, history, lines):
     assert sum(len(line["learn"]) for line in exported) == 15
     for line in exported:
         assert all(line["messages"][index]["role"] == "assistant" for index in line["learn"])
-        placeholders = sum(
-            part["type"] == "image"
-            for message in line["messages"]
-            for part in message["content"]
-        )
+        placeholders = sum(part["type"] == "image" for message in line["messages"] for part in message["content"])
         assert placeholders == len(line["images"])
         assert all((tmp_path / image).is_file() for image in line["images"])
 

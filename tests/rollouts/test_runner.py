@@ -25,6 +25,26 @@ from tests.rollouts.killable import slowly
 TEACHER = ScriptedPolicy(press_target)
 
 
+class Remote:
+    """A policy whose server may be down, as decided by a function of the task."""
+
+    name = "scripted"
+
+    def __init__(self, down):
+        self.down = down
+
+    def describe(self):
+        return TEACHER.describe()
+
+    async def start(self, task, environment):
+        if reason := self.down(task):
+            raise PolicyError(reason)
+        return await TEACHER.start(task, environment)
+
+    async def close(self):
+        pass
+
+
 def tasks(count: int, **options) -> list[Task]:
     return [Task("buttons", "press", seed=seed, options=options) for seed in range(count)]
 
@@ -143,15 +163,10 @@ def test_an_environment_that_cannot_be_leased_is_tried_again(tmp_path):
 
 def test_a_policy_that_is_down_stops_the_run_and_leaves_it_resumable(tmp_path):
     calls = itertools.count()
-
-    def fails_later(environment, observation, step):
-        if next(calls) >= 20:
-            raise PolicyError("connection refused")
-        return press_target(environment, observation, step)
-
+    dies = Remote(lambda task: "connection refused" if next(calls) >= 20 else "")
     todo = tasks(60)
     with pytest.raises(PolicyError, match=r"6 errors in a row; the last: connection refused .*call again"):
-        play(tmp_path / "run", todo, ScriptedPolicy(fails_later), settings=Settings(sessions=3, error_streak=6))
+        play(tmp_path / "run", todo, dies, settings=Settings(sessions=3, error_streak=6))
     rows = RunReader(tmp_path / "run").episodes()
     assert len(rows) == 20
     assert {row["outcome"] for row in rows} == {"success"}
@@ -161,12 +176,8 @@ def test_a_policy_that_is_down_stops_the_run_and_leaves_it_resumable(tmp_path):
 
 
 def test_single_policy_errors_are_results(tmp_path):
-    def fails_sometimes(environment, observation, step):
-        if environment.task.seed % 4 == 0:
-            raise PolicyError("no idea")
-        return press_target(environment, observation, step)
-
-    progress = play(tmp_path / "run", tasks(20), ScriptedPolicy(fails_sometimes), settings=Settings(sessions=2))
+    fails_sometimes = Remote(lambda task: "too many requests" if task.seed % 4 == 0 else "")
+    progress = play(tmp_path / "run", tasks(20), fails_sometimes, settings=Settings(sessions=2))
     assert progress.outcomes == {Outcome.SUCCESS: 15, Outcome.POLICY_ERROR: 5}
     assert progress.retries == 0
     assert progress.scored == 20

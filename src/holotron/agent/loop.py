@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
-from holotron.agent.policies.base import Policy, PolicySession
+from holotron.agent.policies.base import GaveUp, Policy, PolicySession
 from holotron.agent.stuck import CircleDetector
 from holotron.envs.base import Environment
 from holotron.errors import CapacityError, ConfigError, EnvironmentFault, MissingDependency, PolicyError
@@ -42,7 +42,7 @@ class Limits:
     tokens: int | None = None  # prompt (what was not cached) and generated tokens together
     invalid_replies: int = 4  # in a row
     repeats: int = 5  # the same action on the same screen; a warning goes out two before
-    environment_seconds: float = 60.0  # one call of the environment; beyond it, the environment is broken
+    environment_seconds: float = 120.0  # one call of the environment; beyond it, the environment is broken
     answer_when_over: bool = False  # out of steps or tokens: ask once more, for an answer
 
     def describe(self) -> dict[str, Any]:
@@ -224,6 +224,8 @@ class Episode:
             raise _End(Outcome.EXHAUSTED, str(full)) from None
         except EnvironmentFault as fault:  # a scripted policy reads the page, and the page may break under it
             raise _End(Outcome.ENVIRONMENT_ERROR, str(fault)) from None
+        except GaveUp as error:
+            raise _End(Outcome.FAILURE, str(error)) from None
         except PolicyError as error:
             raise _End(Outcome.POLICY_ERROR, str(error)) from None
         except (ConfigError, MissingDependency):
@@ -247,8 +249,8 @@ def _cost(reply: Reply) -> int:
 
 def _verdict(result: StepResult) -> Outcome:
     """The environment's word counts: `info["success"]` where it gives one (None: nobody can tell), else a full
-    reward."""
-    success = result.info.get("success", result.reward >= 1.0)
+    reward. An answer that the environment takes no notice of was not judged."""
+    success = result.info.get("success", result.reward >= 1.0 if result.done else None)
     if success is None:
         return Outcome.UNSCORED
     return Outcome.SUCCESS if success else Outcome.FAILURE

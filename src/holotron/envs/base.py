@@ -9,13 +9,15 @@
 
 Rules. `reset` may be called again and again on one environment; the same task and seed give the same start. A
 `step` that the page refuses (no such tab, navigation blocked) is not an exception: it returns an observation
-whose `note` says so. Exceptions are for the environment itself: `EnvironmentFault` means this lease is
-broken, get a new one. `close` never raises and leaves no process behind.
+whose `note` says so. A result that ends the episode may say in `info["success"]` whether the task was done: True,
+False, or None when nobody here can tell; without it, a reward of 1 or more is success. Exceptions are for the
+environment itself: `EnvironmentFault` means this lease is broken, get a new one. `close` never raises and leaves no
+process behind.
 """
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 from holotron.types import Action, Observation, StepResult, Task
 
@@ -36,11 +38,14 @@ class Environment(Protocol):
     async def close(self) -> None: ...
 
 
-class EnvironmentPool(Protocol):
-    """Hands out environments. `release(broken=True)` throws the environment away instead of reusing it."""
+E = TypeVar("E", bound=Environment)
 
-    async def acquire(self) -> Environment: ...
 
-    async def release(self, environment: Environment, *, broken: bool = False) -> None: ...
+class EnvironmentPool(Protocol[E]):
+    """Hands out environments of one kind. `release(broken=True)` throws the environment away instead of reusing it."""
+
+    async def acquire(self) -> E: ...
+
+    async def release(self, environment: E, *, broken: bool = False) -> None: ...
 
     async def close(self) -> None: ...

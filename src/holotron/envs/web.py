@@ -123,7 +123,10 @@ class WebEnvironment:
             async with asyncio.timeout(ACTION_TIMEOUT):
                 if not isinstance(action, Answer):
                     await self._act(session, action)
-                return StepResult(await self.observe(), done=isinstance(action, Answer))
+                observation = await self.observe()
+                if isinstance(action, Answer):
+                    return StepResult(observation, done=True, info={"success": None})
+                return StepResult(observation)
         except (PageCrash, PageHang, TimeoutError) as fault:
             why = "crashed" if isinstance(fault, PageCrash) else "stopped responding"
             session.note(f"The page {why} and was loaded again.")

@@ -70,7 +70,7 @@ def episodes_of(tasks: Iterable[Task], repeats: int = 1) -> list[tuple[str, Task
 async def rollout(
     tasks: Sequence[Task],
     policy: Policy,
-    pool: EnvironmentPool,
+    pool: EnvironmentPool[Any],
     out: Path,
     *,
     settings: Settings = Settings(),
@@ -117,7 +117,7 @@ class _Coordinator:
         self,
         episodes: Sequence[tuple[str, Task]],
         policy: Policy,
-        pool: EnvironmentPool,
+        pool: EnvironmentPool[Any],
         writer: RunWriter,
         settings: Settings,
         limits: Limits,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Any
 
 from holotron.agent.loop import Episode, Limits
 from holotron.agent.policies.base import Policy
@@ -25,7 +26,7 @@ class Worker:
         name: str,
         inbox: asyncio.Queue[ToWorker],
         outbox: asyncio.Queue[FromWorker],
-        pool: EnvironmentPool,
+        pool: EnvironmentPool[Any],
         policy: Policy,
         limits: Limits,
     ) -> None:

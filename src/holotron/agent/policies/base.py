@@ -13,7 +13,12 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from holotron.envs.base import Environment
+from holotron.errors import PolicyError
 from holotron.types import Observation, Reply, Task
+
+
+class GaveUp(PolicyError):
+    """The policy works but does not know what to do. A failure of this episode, and no sign that anything is broken."""
 
 
 class PolicySession(Protocol):

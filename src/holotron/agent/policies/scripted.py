@@ -1,8 +1,8 @@
 """A function as a policy: teachers that solve tasks by rule, and tests.
 
 The function is given the environment (a teacher may read the page to decide where to act), the observation and the
-number of the step, and returns an action; it acts through the same pixels as everyone else. None means it does not know
-what to do, which ends the episode with a `PolicyError`.
+number of the step, and returns an action; it acts through the same pixels as everyone else. A script that returns None
+or raises `PolicyError` does not know what to do: the episode has failed.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from holotron.agent.policies.base import GaveUp
 from holotron.envs.base import Environment
 from holotron.errors import PolicyError
 from holotron.types import Action, Answer, Completion, Observation, Reply, Task
@@ -46,14 +47,15 @@ class _Session:
     async def act(self, observation: Observation, *, feedback: str = "", must_answer: bool = False) -> Reply:
         if must_answer:
             return Reply(Completion(text=""), action=Answer(""))
-        action = self._script(self._environment, observation, self._step)
-        if inspect.isawaitable(action):
-            action = await action
+        try:
+            action = self._script(self._environment, observation, self._step)
+            if inspect.isawaitable(action):
+                action = await action
+        except PolicyError as error:
+            raise GaveUp(str(error)) from error
         self._step += 1
         if action is None:
-            raise PolicyError(
-                f"the script does not know what to do at step {self._step} of {self._environment.task.id}"
-            )
+            raise GaveUp(f"the script does not know what to do at step {self._step}")
         return Reply(Completion(text=""), action=action)
 
     async def close(self) -> None:
