@@ -34,7 +34,10 @@ pytestmark = pytest.mark.browser
 LOG_MOUSE = """<body style="margin:0"><script>
   const log = [];
   for (const type of ['click', 'dblclick', 'contextmenu', 'mousemove'])
-    addEventListener(type, e => { log.push([e.type, e.clientX, e.clientY, e.button, e.isTrusted]); e.preventDefault(); });
+    addEventListener(type, e => {
+      log.push([e.type, e.clientX, e.clientY, e.button, e.isTrusted]);
+      e.preventDefault();
+    });
 </script>"""
 
 
@@ -147,7 +150,10 @@ def test_drag_by_mouse_events_and_by_drag_and_drop(run, browse):
       <div id=src draggable=true style="position:absolute;left:0;top:100px;width:40px;height:40px;background:red"></div>
       <div id=dst style="position:absolute;left:200px;top:100px;width:80px;height:80px;background:blue"></div>
       <script>
-        m.onmousedown = () => { onmousemove = e => window.moved = [e.clientX, e.clientY]; onmouseup = () => onmousemove = null };
+        m.onmousedown = () => {
+          onmousemove = e => window.moved = [e.clientX, e.clientY];
+          onmouseup = () => onmousemove = null;
+        };
         src.ondragstart = e => e.dataTransfer.setData('text/plain', 'cargo');
         dst.ondragover = e => e.preventDefault();
         dst.ondrop = e => window.dropped = e.dataTransfer.getData('text/plain');

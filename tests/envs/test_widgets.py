@@ -14,11 +14,6 @@ SELECT = """<body style="margin:0"><select id=s style="position:absolute;left:10
   onchange="window.changed = event.isTrusted"><option>alpha<option>beta<option>gamma</select>"""
 
 
-async def _center(page, script: str) -> tuple[float, float]:
-    x, y = (await page.js(f"(r => [r.x + r.width / 2, r.y + r.height / 2].join())({script})")).split(",")
-    return float(x), float(y)
-
-
 def test_an_option_of_a_list_is_chosen_by_clicking_on_its_pixels(run, browse):
     async def main():
         async with browse(SELECT) as page:
@@ -33,7 +28,7 @@ def test_an_option_of_a_list_is_chosen_by_clicking_on_its_pixels(run, browse):
 
 def test_lists_work_inside_shadow_roots_and_under_a_strict_content_policy(run, browse):
     html = f"""<meta http-equiv=Content-Security-Policy content="style-src 'none'"><div id=host></div>{SELECT}
-      <script>host.attachShadow({{mode: 'open'}}).innerHTML = '<select id=inner><option>one<option>two</select>'</script>"""
+      <script>host.attachShadow({{mode: 'open'}}).innerHTML = '<select><option>one<option>two</select>'</script>"""
 
     async def main():
         async with browse(html) as page:
@@ -192,8 +187,9 @@ def test_sessions_have_clipboards_of_their_own(run, browse):
 
 
 def test_transitions_and_late_content_are_waited_for(run, browse, site):
-    html = """<style>#m { position:absolute; left:0; top:0; width:10px; transition: width .4s } .wide { width:300px !important }
-      </style><body onclick="m.className = 'wide'; fetch('/slow?seconds=0.5').then(() => document.title = 'loaded')">
+    html = """<style>#m { position:absolute; left:0; top:0; width:10px; transition: width .4s }
+      .wide { width:300px !important }</style>
+      <body onclick="m.className = 'wide'; fetch('/slow?seconds=0.5').then(() => document.title = 'loaded')">
       <div id=m></div><div style="height:200px"></div>"""
 
     async def main():

@@ -295,4 +295,3 @@ def _page_time(action: Action) -> tuple[float, float]:
     least, most = ACTION_TIME
     waited = min(action.seconds, LONGEST_WAIT) * 1000 if isinstance(action, Wait) else 0
     return max(least, waited), max(most, waited)
-

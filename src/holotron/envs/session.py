@@ -124,6 +124,8 @@ class Session:
     @property
     def tab(self) -> Tab:
         """The tab in front."""
+        if not self._open:
+            raise EnvironmentFault("The browser is gone." if not self._lease.alive else "The session has no tab.")
         return self._open[self._active].tab
 
     @property
@@ -147,11 +149,12 @@ class Session:
     async def settle(self, since: float, cap: float = CAP) -> None:
         """Wait until the page in front has come to rest, and until the tabs it has asked for are there."""
         while True:
-            if not self._open:
-                await self._add_tab()
+            if not self._open and self._lease.alive:
                 self.note("The last tab was closed; a new one was opened.")
+                await self._add_tab()
+            tab = self.tab
             front = self._open[self._active]
-            front.title = await settle(front.tab, front.activity, since=since, cap=cap)
+            front.title = await settle(tab, front.activity, since=since, cap=cap)
             if not (self._announced or self._tasks):
                 return
             deadline = time.monotonic() + NEW_TAB_TIMEOUT
@@ -243,12 +246,13 @@ class Session:
             await self.tab.page.bring_to_front()
 
     async def _add_tab(self) -> None:
-        self._opening_own = True
-        try:
-            page = await self._lease.context.new_page()
-        finally:
-            self._opening_own = False
-        await self._adopt(page)
+        with faults("opening a tab"):
+            self._opening_own = True
+            try:
+                page = await self._lease.context.new_page()
+            finally:
+                self._opening_own = False
+            await self._adopt(page)
 
     async def _adopt(self, page: Page) -> None:
         tab = await Tab.open(page, self._options.display, self._clipboard)

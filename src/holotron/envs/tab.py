@@ -26,6 +26,11 @@ from holotron.errors import EnvironmentFault
 
 Button = Literal["left", "right", "middle"]
 
+ANSWER_TIMEOUT = 15.0  # seconds for the browser to answer one call
+INPUT_TIMEOUT = 20.0  # seconds for a page to take a drag or typing
+TYPED = 400  # characters typed key by key; longer texts are inserted at once
+SCROLL_POLL, SCROLL_POLLS = 0.015, 16  # seconds, times
+
 
 class PageCrash(EnvironmentFault):
     """The page's process died. The context around it may still be good."""
@@ -75,6 +80,7 @@ class Tab:
         self._cdp = cdp
         self._clipboard = clipboard
         self.crashed = False
+        self._waiting: set[asyncio.Timeout] = set()
         page.on("crash", self._on_crash)
 
     @classmethod
@@ -91,33 +97,43 @@ class Tab:
         return tab
 
     def _on_crash(self, _: Page) -> None:
+        """Calls that a dead page was asked would never be answered: end them now."""
         self.crashed = True
+        for waiting in self._waiting:
+            waiting.reschedule(asyncio.get_running_loop().time())
+
+    @asynccontextmanager
+    async def _calling(self, what: str, timeout: float) -> AsyncIterator[None]:
+        """Bounds a call to the browser, and sorts its failures into crash, hang and loss of the browser."""
+        try:
+            async with asyncio.timeout(timeout) as waiting:
+                self._waiting.add(waiting)
+                try:
+                    yield
+                finally:
+                    self._waiting.discard(waiting)
+        except (TimeoutError, PlaywrightError) as error:
+            if self.crashed or "crash" in str(error).lower():
+                raise PageCrash(f"The page's process died during {what}.") from error
+            if isinstance(error, TimeoutError):
+                raise PageHang(f"The page did not answer within {timeout:g} s: {what}.") from error
+            if "Unknown key" in str(error):
+                raise ValueError(first_line(error)) from error
+            raise EnvironmentFault(f"{what} failed: {first_line(error)}") from error
 
     # ------------------------------------------------------------------------------------------- the protocol
 
-    async def send(self, method: str, /, *, timeout: float = 15.0, **parameters: Any) -> Any:
-        """One protocol call, with its failures sorted into crash, hang and loss of the browser."""
-        try:
-            async with asyncio.timeout(timeout):
-                return await self._cdp.send(method, parameters)
-        except TimeoutError as error:
-            raise PageHang(f"The page did not answer {method} within {timeout:g} s.") from error
-        except PlaywrightError as error:
-            raise self._sorted(error, method) from error
-
-    def _sorted(self, error: PlaywrightError, what: str) -> Exception:
-        if self.crashed or "crash" in str(error).lower():
-            return PageCrash(f"The page's process died during {what}.")
-        if "Unknown key" in str(error):
-            return ValueError(first_line(error))
-        return EnvironmentFault(f"{what} failed: {first_line(error)}")
+    async def send(self, method: str, /, *, timeout: float | None = None, **parameters: Any) -> Any:
+        """One protocol call."""
+        async with self._calling(method, timeout or ANSWER_TIMEOUT):
+            return await self._cdp.send(method, parameters)
 
     async def on_event(self, domain: str, name: str, callback: Callable[[Any], None]) -> None:
         """Call back at each of a protocol domain's events of that name."""
         self._cdp.on(f"{domain}.{name}", callback)
         await self.send(f"{domain}.enable")
 
-    async def evaluate(self, expression: str, *, timeout: float = 15.0) -> Any:
+    async def evaluate(self, expression: str, *, timeout: float | None = None) -> Any:
         """The value of a JavaScript expression (promises are awaited). Large results: return one JSON string."""
         reply = await self.send(
             "Runtime.evaluate",
@@ -131,11 +147,11 @@ class Tab:
             raise EnvironmentFault(f"A script failed in the page: {what.splitlines()[0] if what else expression}")
         return reply["result"].get("value")
 
-    async def evaluate_json(self, expression: str, *, timeout: float = 15.0) -> Any:
+    async def evaluate_json(self, expression: str, *, timeout: float | None = None) -> Any:
         """Like `evaluate`, the result passed as one string: far cheaper than an object for anything large."""
         return json.loads(await self.evaluate(f"JSON.stringify({expression})", timeout=timeout))
 
-    async def screenshot(self, clip: Box | None = None, *, timeout: float = 15.0) -> bytes:
+    async def screenshot(self, clip: Box | None = None, *, timeout: float | None = None) -> bytes:
         """The viewport (or `clip`, in document coordinates) in device pixels, encoded as the display says."""
         parameters: dict[str, Any] = {"format": self.display.image_format}
         if self.display.image_format == "jpeg":
@@ -182,19 +198,19 @@ class Tab:
     async def drag(self, x1: float, y1: float, x2: float, y2: float, *, moves: int = 8) -> None:
         """Press, travel in several moves (pages ignore jumps), release; HTML5 drag-and-drop works too."""
         mouse = self.page.mouse
-        async with self._by_playwright("dragging"):
+        async with self._calling("dragging", INPUT_TIMEOUT):
             await mouse.move(x1, y1)
             await mouse.down()
             await mouse.move(x2, y2, steps=moves)
             await mouse.up()
 
     async def press(self, *keys: str) -> None:
-        async with self._by_playwright("pressing keys"):
+        async with self._calling("pressing keys", INPUT_TIMEOUT):
             await self.page.keyboard.press("+".join(keys))
 
     async def type(self, text: str) -> None:
         """Key by key, as pages that listen to keys expect; long texts in one go."""
-        async with self._by_playwright("typing"):
+        async with self._calling("typing", INPUT_TIMEOUT):
             if len(text) <= TYPED:
                 await self.page.keyboard.type(text)
             else:
@@ -207,20 +223,6 @@ class Tab:
             await self.send("Runtime.evaluate", expression=place, userGesture=True)
             await self.press(*keys)
 
-    @asynccontextmanager
-    async def _by_playwright(self, what: str) -> AsyncIterator[None]:
-        try:
-            async with asyncio.timeout(INPUT_TIMEOUT):
-                yield
-        except TimeoutError as error:
-            raise PageHang(f"The page did not take the input while {what}.") from error
-        except PlaywrightError as error:
-            raise self._sorted(error, what) from error
-
-
-TYPED = 400  # characters; see `type`
-INPUT_TIMEOUT = 20.0  # seconds
-SCROLL_POLL, SCROLL_POLLS = 0.015, 16  # seconds, times
 
 # How far everything around a point is scrolled.
 _SCROLL_POSITIONS = """(x, y) => {
