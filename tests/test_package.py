@@ -1,0 +1,90 @@
+"""The package as a user meets it: import cost, public names, exit codes, and a wheel in an empty environment."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+import holotron
+from holotron import errors
+
+ROOT = Path(__file__).parent.parent
+
+
+def run(*args: str, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(args, capture_output=True, text=True, timeout=300, **options)  # type: ignore[call-overload]
+
+
+def test_import_is_light() -> None:
+    code = "import sys, holotron; print([m for m in ('torch', 'PIL', 'playwright', 'pydantic') if m in sys.modules])"
+    assert run(sys.executable, "-c", code).stdout.strip() == "[]"
+
+
+def test_every_public_name_exists() -> None:
+    for name in holotron.__all__:
+        assert getattr(holotron, name) is not None
+        assert name in dir(holotron)
+    with pytest.raises(AttributeError):
+        _ = holotron.nothing_of_this_name
+
+
+def test_exit_codes_are_stable() -> None:
+    expected = {
+        "HolotronError": 1,
+        "ConfigError": 2,
+        "CheckpointError": 3,
+        "InputError": 4,
+        "CapacityError": 5,
+        "EnvironmentFault": 6,
+        "PolicyError": 7,
+        "MissingDependency": 8,
+    }
+    assert {name: getattr(errors, name).exit_code for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["--version"], 0, holotron.__version__),
+        (["model", "show", "no-such-model"], 2, "neither a folder"),
+        (["model", "init", "tiny"], 2, "out"),
+        (["no-such-command"], 2, "no-such-command"),
+    ],
+)
+def test_command_line_errors(arguments: list[str], code: int, says: str) -> None:
+    done = run(sys.executable, "-m", "holotron", *arguments)
+    assert done.returncode == code
+    assert says in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_wheel_installs_and_imports_in_an_empty_environment(tmp_path: Path) -> None:
+    """Built as a user would get it: only the wheel, no extras, nothing of the source tree. Heavy dependencies are taken
+    from this environment (behind the fresh one's own packages) instead of being downloaded again."""
+    done = run(sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-q", "-w", tmp_path, ROOT)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = tmp_path.glob("holotron-*.whl")
+    venv.create(tmp_path / "venv", with_pip=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    assert run(python, "-c", "import holotron").returncode != 0
+    done = run(python, "-m", "pip", "install", "-q", "--no-deps", "--no-index", wheel)
+    assert done.returncode == 0, done.stderr
+    code = "import holotron; print(holotron.__version__, holotron.__file__)"
+    done = run(python, "-c", code, cwd=tmp_path)
+    assert done.stdout.startswith(f"{holotron.__version__} {tmp_path}"), done.stderr
+
+    site = next(Path(p) for p in sys.path if p.endswith("site-packages"))
+    own = next((tmp_path / "venv" / "lib").glob("python*/site-packages"))
+    (own / "dependencies.pth").write_text(f"{site}\n")
+    code = (
+        "import holotron, torch; m, p = holotron.load_model('tiny', device='cpu');"
+        "assert holotron.__file__.startswith(%r), holotron.__file__;"
+        "print(m(torch.tensor(p.render([{'role': 'user', 'content': 'hi'}]).ids)).shape[-1])" % str(tmp_path)
+    )
+    done = run(python, "-c", code, cwd=tmp_path)
+    assert done.stdout.strip() == "320", done.stderr
