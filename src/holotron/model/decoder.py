@@ -43,7 +43,9 @@ class Layer(nn.Module):
 class Backbone(nn.Module):
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__()
-        self.embeddings = nn.Embedding(config.vocab, config.hidden)
+        # nn.Embedding would draw its own numbers; on `meta` that imports torch's compiler, which takes seconds.
+        table = torch.empty(config.vocab, config.hidden)
+        self.embeddings = nn.Embedding.from_pretrained(table if table.is_meta else table.normal_(), freeze=False)
         self.layers = nn.ModuleList(Layer(letter, config) for letter in config.pattern)
         self.norm_f = RMSNorm(config.hidden, config.eps)
 

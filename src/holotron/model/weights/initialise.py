@@ -9,6 +9,7 @@ from torch import Tensor
 
 from holotron.model.config import ModelConfig
 from holotron.model.model import Holotron
+from holotron.model.weights.storage import allocate
 
 
 def random_model(
@@ -18,7 +19,7 @@ def random_model(
     with torch.device("meta"):
         model = Holotron(config)
     model.to(dtype)
-    model.to_empty(device=device)
+    allocate(model, device)
     generator = torch.Generator(device=device).manual_seed(seed)
     with torch.no_grad():
         for name, tensor in model.state_dict(keep_vars=True).items():

@@ -22,6 +22,7 @@ from holotron.model.config import ModelConfig
 from holotron.model.hf_config import load_config
 from holotron.model.model import Holotron
 from holotron.model.weights.names import Entry, entries, ignored
+from holotron.model.weights.storage import allocate
 
 INDEX = "model.safetensors.index.json"
 _LISTED = 12  # problems shown in one error; the rest are counted
@@ -50,7 +51,7 @@ def load_checkpoint(
     wanted = entries(model)
     _check(folder, wanted, shapes)
     model.to(dtype or _main_dtype(dtypes, wanted))
-    model.to_empty(device=device)
+    allocate(model, device)
     _fill(model, wanted, home, progress)
     model.file_dtypes = dtypes
     return model.eval().requires_grad_(False)
