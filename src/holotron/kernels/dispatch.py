@@ -2,6 +2,9 @@
 
 `HOLOTRON_KERNELS=reference` forces the references (to compare, or to get going on a GPU that Triton does not know).
 Under autograd the references run too: they are differentiable as they stand.
+
+Launch configurations are fixed and small in number, so that a process starts in seconds: each is chosen by arithmetic
+from the shapes and, where it matters, from the two facts about a GPU below.
 """
 
 from __future__ import annotations
@@ -26,3 +29,42 @@ def use_triton(*tensors: Tensor) -> bool:
     if not first.is_cuda or not _triton_wanted() or first.dtype == torch.float64:
         return False
     return not (torch.is_grad_enabled() and any(t.requires_grad for t in tensors))
+
+
+@functools.cache
+def has_fp8(device: torch.device) -> bool:
+    """Whether the GPU converts and multiplies 8-bit floats itself: Ada (L40S), Hopper and later; not Ampere (A100)."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 9)
+
+
+@functools.cache
+def multiprocessors(device: torch.device) -> int:
+    if device.type != "cuda":
+        return 1
+    return torch.cuda.get_device_properties(device).multi_processor_count
+
+
+@functools.cache
+def roomy(device: torch.device) -> bool:
+    """Whether a block may use well over 100 KB of shared memory (A100, H100 and later; not L40S): deeper prefetching."""
+    if device.type != "cuda":
+        return True
+    return torch.cuda.get_device_properties(device).shared_memory_per_block_optin >= 160 * 1024
+
+
+def power_of_two(n: int) -> bool:
+    return n > 0 and n & (n - 1) == 0
+
+
+def next_power_of_two(n: int) -> int:
+    return 1 << max(n - 1, 0).bit_length()
+
+
+def two_powers(n: int, least: int = 1) -> tuple[int, int]:
+    """Two powers of two that cover n, the sizes a Triton tile can have: 80 = 64 + 16, 1280 = 1024 + 256, 64 = 64 + 0.
+    One is enough when the second would be no smaller than the first, or smaller than `least`."""
+    left = next_power_of_two(n + 1) // 2
+    right = next_power_of_two(n - left) if n > left else 0
+    if right == left or left < least:
+        return max(next_power_of_two(n), least), 0
+    return left, max(right, least) if right else 0

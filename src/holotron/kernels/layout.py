@@ -8,7 +8,8 @@ All tokens of an iteration lie in one long row, sequence after sequence, so that
                  (decodes)   (prefill chunks)
 
 Decodes come first. Each sequence has a *row* in the recurrent state and a list of KV *pages*; `context` tells how many
-of its tokens are already remembered. Training is the same layout with no memory behind it.
+of its tokens are already remembered. A *snapshot* asks for a copy of the recurrent memory as it is in the middle of a
+piece, written to a spare row. Training is the same layout with no memory behind it.
 
 Kernels for a GPU read the device tensors only (so that a captured graph can be replayed with new contents); the torch
 references use the host copies, which avoids a synchronisation and keeps their Python simple.
@@ -17,22 +18,45 @@ references use the host copies, which avoids a synchronisation and keeps their P
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 
+class Snapshot(NamedTuple):
+    """After `tokens` tokens of this piece of sequence `sequence`, keep a copy of the recurrent memory in `row`."""
+
+    sequence: int
+    tokens: int
+    row: int
+
+
 @dataclass(frozen=True, eq=False)
 class Chunks:
-    """Sequences cut into pieces of at most Q tokens that never straddle a boundary, as the scan wants them."""
+    """Sequences cut into pieces of at most Q tokens that never straddle a boundary, as the scan reference wants them.
+
+    An *end* is a point where the recurrent memory is written: every snapshot, and the end of every sequence.
+    """
 
     index_cQ: Tensor  # which token sits at (chunk, position); padding points at token T
     sequence_c: Tensor  # which sequence a chunk belongs to
     first_S: Tensor  # first chunk of each sequence
-    after_last_S: Tensor  # one past the last chunk of each sequence
+    sequence_e: Tensor  # which sequence an end belongs to
+    after_e: Tensor  # one past the last chunk before each end
+    row_e: Tensor  # where the memory goes at each end
     dense: bool  # every chunk is full, so the tokens can be viewed as [chunks, Q] without a gather
+
+
+class Marks(NamedTuple):
+    """Snapshots by sequence, on the device: those of sequence s are first_S1[s]:first_S1[s+1]."""
+
+    first_S1: Tensor
+    tokens_m: Tensor
+    row_m: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,15 +72,20 @@ class Layout:
     pages_SM: Tensor  # int32, page table padded with 0
     slots_T: Tensor  # int64, where each token's key and value go: page * page_size + offset
     positions_T: Tensor  # int64, index of each token in its sequence
-    _chunks: dict[int, Chunks] = field(default_factory=dict, repr=False)
+    snapshots: tuple[Snapshot, ...] = ()  # by sequence, then by tokens
+    _tables: dict[tuple[str, int], Any] = field(default_factory=dict, repr=False)
 
-    @property
+    @functools.cached_property
     def num_tokens(self) -> int:
         return sum(self.lengths)
 
     @property
     def num_sequences(self) -> int:
         return len(self.lengths)
+
+    @property
+    def num_prefills(self) -> int:
+        return len(self.lengths) - self.num_decodes
 
     @property
     def device(self) -> torch.device:
@@ -68,13 +97,14 @@ class Layout:
         *,
         contexts: Sequence[int] | None = None,
         rows: Sequence[int] | None = None,
-        pages: Sequence[Sequence[int]] | None = None,
+        pages: Sequence[Sequence[int]] | np.ndarray | None = None,
         page_size: int = 1,
         num_decodes: int | None = None,
+        snapshots: Sequence[Snapshot] = (),
         device: torch.device | str = "cpu",
     ) -> Layout:
         """Describe a batch on the host and put it on `device`. `num_decodes` defaults to the run of leading ones
-        that have a context."""
+        that have a context. `pages` may be ragged lists or one array [S, M]."""
         lengths = tuple(lengths)
         contexts = tuple(contexts) if contexts is not None else (0,) * len(lengths)
         rows = tuple(rows) if rows is not None else tuple(range(len(lengths)))
@@ -84,35 +114,36 @@ class Layout:
             num_decodes = 0
             while num_decodes < len(lengths) and lengths[num_decodes] == 1 and contexts[num_decodes] > 0:
                 num_decodes += 1
+        for sequence, tokens, _ in snapshots:
+            if sequence < num_decodes or not 1 <= tokens <= lengths[sequence]:
+                raise ValueError(
+                    f"a snapshot after {tokens} tokens of sequence {sequence} is not inside a prefill piece"
+                )
 
-        starts = [0]
-        positions: list[int] = []
-        slots: list[int] = []
-        for s, (length, context) in enumerate(zip(lengths, contexts, strict=True)):
-            starts.append(starts[-1] + length)
-            span = range(context, context + length)
-            positions.extend(span)
-            if pages is not None:
-                table = pages[s]
-                slots.extend(table[p // page_size] * page_size + p % page_size for p in span)
-        width = max((len(table) for table in pages), default=0) if pages is not None else 0
-        padded = [list(table) + [0] * (width - len(table)) for table in pages] if pages is not None else []
-
-        def put(values: object, dtype: torch.dtype) -> Tensor:
-            return torch.tensor(values, dtype=dtype).to(device, non_blocking=True)
-
+        length_S = np.asarray(lengths, dtype=np.int32)
+        context_S = np.asarray(contexts, dtype=np.int32)
+        starts = np.concatenate([[0], np.cumsum(length_S)]).astype(np.int32)
+        positions = np.arange(starts[-1], dtype=np.int64) + np.repeat(context_S - starts[:-1], length_S)
+        table = _page_table(pages, len(lengths))
+        slots = np.empty(0, dtype=np.int64)
+        if pages is not None:
+            owner = np.repeat(np.arange(len(lengths)), length_S)
+            slots = table[owner, positions // page_size].astype(np.int64) * page_size + positions % page_size
+        small = _upload([starts, context_S, np.asarray(rows, dtype=np.int32), table], device)
+        slots_T, positions_T = _upload([slots, positions], device)
         return Layout(
             lengths=lengths,
             contexts=contexts,
             rows=rows,
             num_decodes=num_decodes,
             page_size=page_size,
-            starts_S1=put(starts, torch.int32),
-            context_S=put(contexts, torch.int32),
-            rows_S=put(rows, torch.int32),
-            pages_SM=put(padded, torch.int32).view(len(lengths) if pages is not None else 0, width),
-            slots_T=put(slots, torch.int64),
-            positions_T=put(positions, torch.int64),
+            starts_S1=small[0],
+            context_S=small[1],
+            rows_S=small[2],
+            pages_SM=small[3],
+            slots_T=slots_T,
+            positions_T=positions_T,
+            snapshots=tuple(sorted(snapshots)),
         )
 
     @functools.cached_property
@@ -121,25 +152,59 @@ class Layout:
         d = self.num_decodes
         if d == 0:
             return self
-        return Layout(
+        return replace(
+            self,
             lengths=self.lengths[d:],
             contexts=self.contexts[d:],
             rows=self.rows[d:],
             num_decodes=0,
-            page_size=self.page_size,
             starts_S1=self.starts_S1[d:] - d,
             context_S=self.context_S[d:],
             rows_S=self.rows_S[d:],
             pages_SM=self.pages_SM[d:],
             slots_T=self.slots_T[d:],
             positions_T=self.positions_T[d:],
+            snapshots=tuple(Snapshot(s - d, tokens, row) for s, tokens, row in self.snapshots),
+            _tables={},
         )
+
+    @property
+    def ends(self) -> list[Snapshot]:
+        """Every point where the recurrent memory is written: snapshots, and each sequence's end into its own row."""
+        own = [Snapshot(s, n, row) for s, (n, row) in enumerate(zip(self.lengths, self.rows, strict=True))]
+        return sorted([*self.snapshots, *own], key=lambda end: (end.sequence, end.tokens))
 
     def chunks(self, size: int) -> Chunks:
         """Cut every sequence of this batch into chunks of `size`; computed once and shared by all layers."""
-        if size not in self._chunks:
-            self._chunks[size] = self._cut(size)
-        return self._chunks[size]
+        return self._table("chunks", size, self._cut)
+
+    def tiles(self, size: int) -> Tensor:
+        """The prefill pieces cut into tiles of at most `size` tokens, int32 [2, tiles]: the sequence, and the first
+        token counted from the sequence's start. What one program of a kernel works on."""
+        return self._table("tiles", size, self._tile)
+
+    @property
+    def marks(self) -> Marks:
+        """The snapshots as device tables."""
+        return self._table("marks", 0, self._mark)
+
+    def _table(self, name: str, size: int, make: Callable[[int], Any]) -> Any:
+        if (name, size) not in self._tables:
+            self._tables[name, size] = make(size)
+        return self._tables[name, size]
+
+    def _tile(self, size: int) -> Tensor:
+        length_P = np.asarray(self.lengths[self.num_decodes :], dtype=np.int32)
+        count_P = -(-length_P // size)
+        sequence = np.repeat(np.arange(len(length_P), dtype=np.int32), count_P)
+        first = np.cumsum(count_P) - count_P
+        begin = (np.arange(len(sequence)) - first[sequence]) * size
+        return _upload([np.stack([sequence + self.num_decodes, begin]).astype(np.int32)], self.device)[0]
+
+    def _mark(self, _: int) -> Marks:
+        table = np.asarray(self.snapshots, dtype=np.int32).reshape(-1, 3)
+        first = np.searchsorted(table[:, 0], np.arange(self.num_sequences + 1)).astype(np.int32)
+        return Marks(*_upload([first, table[:, 1], table[:, 2]], self.device))
 
     def _cut(self, size: int) -> Chunks:
         total = self.num_tokens
@@ -147,20 +212,53 @@ class Layout:
         sequence: list[int] = []
         first: list[int] = []
         after: list[int] = []
-        start = 0
-        for s, length in enumerate(self.lengths):
-            first.append(len(sequence))
-            for begin in range(0, length, size):
-                count = min(size, length - begin)
-                index.extend(range(start + begin, start + begin + count))
+        ends = self.ends
+        start = begin = 0  # of the sequence in the batch, of the piece in its sequence
+        for e, (s, end, _) in enumerate(ends):
+            if e == 0 or ends[e - 1].sequence != s:
+                first.append(len(sequence))
+                start, begin = sum(self.lengths[:s]), 0
+            for at in range(begin, end, size):
+                count = min(size, end - at)
+                index.extend(range(start + at, start + at + count))
                 index.extend([total] * (size - count))
                 sequence.append(s)
             after.append(len(sequence))
-            start += length
+            begin = end
         return Chunks(
             index_cQ=torch.tensor(index, device=self.device).view(-1, size),
             sequence_c=torch.tensor(sequence, device=self.device),
             first_S=torch.tensor(first, device=self.device),
-            after_last_S=torch.tensor(after, device=self.device),
-            dense=all(length % size == 0 for length in self.lengths),
+            sequence_e=torch.tensor([end.sequence for end in ends], device=self.device),
+            after_e=torch.tensor(after, device=self.device),
+            row_e=torch.tensor([end.row for end in ends], device=self.device),
+            dense=total not in index,
         )
+
+
+def _page_table(pages: Sequence[Sequence[int]] | np.ndarray | None, sequences: int) -> np.ndarray:
+    if pages is None:
+        return np.zeros((0, 0), dtype=np.int32)
+    if isinstance(pages, np.ndarray):
+        return pages.astype(np.int32, copy=False)
+    table = np.zeros((sequences, max((len(row) for row in pages), default=0)), dtype=np.int32)
+    for s, row in enumerate(pages):
+        table[s, : len(row)] = row
+    return table
+
+
+def _upload(arrays: list[np.ndarray], device: torch.device | str) -> list[Tensor]:
+    """Arrays of one dtype in one copy to the device, each at an address that wide loads can use."""
+    align = 16 // arrays[0].dtype.itemsize
+    sizes = [-(-array.size // align) * align for array in arrays]
+    on_gpu = torch.device(device).type == "cuda"
+    dtype = torch.int32 if arrays[0].dtype == np.int32 else torch.int64
+    host = torch.empty(sum(sizes), dtype=dtype, pin_memory=on_gpu)
+    flat = host.numpy()
+    views, at = [], 0
+    for array, size in zip(arrays, sizes, strict=True):
+        flat[at : at + array.size] = array.reshape(-1)
+        views.append((at, array))
+        at += size
+    there = host.to(device, non_blocking=True)
+    return [there[at : at + array.size].view(array.shape) for at, array in views]

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from holotron.kernels.layout import Layout
+from holotron.kernels.linear.reference import FP8, FP8_MAX
 
 
 def attend(
@@ -27,8 +28,8 @@ def attend(
         return torch.cat([_causal(q, k, v, scale) for q, k, v in pieces])
     keys, values = cache
     place = (layout.slots_T // layout.page_size, layout.slots_T % layout.page_size)
-    keys[place] = k_TKD.to(keys.dtype)
-    values[place] = v_TKD.to(values.dtype)
+    keys[place] = _as_stored(k_TKD, keys.dtype)
+    values[place] = _as_stored(v_TKD, values.dtype)
     outputs = []
     for s, q in enumerate(q_THD.split(layout.lengths)):
         seen = layout.contexts[s] + layout.lengths[s]
@@ -36,6 +37,11 @@ def attend(
         v = _gather(values, layout, s, seen).to(q.dtype)
         outputs.append(_causal(q, k, v, scale))
     return torch.cat(outputs)
+
+
+def _as_stored(t: Tensor, dtype: torch.dtype) -> Tensor:
+    """An 8-bit cache holds keys and values unscaled (they are of order one); what lies outside its range is clamped."""
+    return t.clamp(-FP8_MAX, FP8_MAX).to(dtype) if dtype == FP8 else t.to(dtype)
 
 
 def _gather(cache: Tensor, layout: Layout, sequence: int, seen: int) -> Tensor:
@@ -52,9 +58,7 @@ def _causal(q_tHD: Tensor, k_LKD: Tensor, v_LKD: Tensor, scale: float) -> Tensor
     k, v = k_LKD.transpose(0, 1)[None], v_LKD.transpose(0, 1)[None]
     if t == 1:
         # The query heads of a group take the place of query tokens: no key is repeated.
-        out = F.scaled_dot_product_attention(
-            q_tHD.view(1, kv_heads, heads // kv_heads, dim), k, v, scale=scale
-        )
+        out = F.scaled_dot_product_attention(q_tHD.view(1, kv_heads, heads // kv_heads, dim), k, v, scale=scale)
         return out.reshape(1, heads, dim)
     q = q_tHD.transpose(0, 1)[None]
     mask = None

@@ -16,7 +16,7 @@ def causal_conv(
     x_TC: Tensor, weight_CK: Tensor, bias_C: Tensor | None, state_RKC: Tensor | None, layout: Layout
 ) -> Tensor:
     """silu(bias + sum_k weight[k] * x[t-K+1+k]); inputs before a sequence's first token come from `state_RKC`, which
-    is updated in place. Without a state they are zero and nothing is remembered."""
+    is updated in place (and copied to the rows of snapshots). Without a state they are zero and nothing is kept."""
     d = layout.num_decodes
     if d == layout.num_sequences and state_RKC is not None:
         return _decode(x_TC, weight_CK, bias_C, state_RKC, layout)
@@ -31,9 +31,7 @@ def causal_conv(
     )
 
 
-def _decode(
-    x_BC: Tensor, weight_CK: Tensor, bias_C: Tensor | None, state_RKC: Tensor, layout: Layout
-) -> Tensor:
+def _decode(x_BC: Tensor, weight_CK: Tensor, bias_C: Tensor | None, state_RKC: Tensor, layout: Layout) -> Tensor:
     rows = layout.rows_S[: x_BC.shape[0]]
     window_BKC = torch.cat([state_RKC[rows], x_BC[:, None]], dim=1)
     y_BC = (window_BKC * weight_CK.T).sum(dim=1)
@@ -68,8 +66,7 @@ def _prefill(
             begin += length + memory
         y = torch.cat(kept)
     if state_RKC is not None:
-        end = 0
-        for row, length in zip(layout.rows, layout.lengths, strict=True):
-            end += memory + length
-            state_RKC[row] = line[end - memory : end]
+        for sequence, tokens, row in layout.ends:
+            at = sum(layout.lengths[:sequence]) + sequence * memory + tokens
+            state_RKC[row] = line[at : at + memory]
     return F.silu(y)

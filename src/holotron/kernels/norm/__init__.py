@@ -1,5 +1,42 @@
-"""Root-mean-square norms: plain, and gated over groups as Mamba-2 wants it."""
+"""Root-mean-square norms: plain, fused with the residual sum, and gated over groups as Mamba-2 wants it."""
 
-from holotron.kernels.norm.reference import gated_rms_norm, rms_norm
+from __future__ import annotations
 
-__all__ = ["gated_rms_norm", "rms_norm"]
+from torch import Tensor
+
+from holotron.kernels.dispatch import use_triton
+from holotron.kernels.linear.reference import Quantized
+from holotron.kernels.norm import reference
+
+__all__ = ["add_rms_norm", "gated_rms_norm", "rms_norm"]
+
+
+def rms_norm(x: Tensor, weight_D: Tensor, eps: float) -> Tensor:
+    """x / rms(x) * weight over the last dimension."""
+    if use_triton(x, weight_D):
+        from holotron.kernels.norm import triton
+
+        return triton.rms_norm(x, weight_D, eps)
+    return reference.rms_norm(x, weight_D, eps)
+
+
+def add_rms_norm(
+    x_TD: Tensor, residual_TD: Tensor | None, weight_D: Tensor, eps: float, quantized: bool = False
+) -> tuple[Tensor | Quantized, Tensor]:
+    """(norm(x + residual), x + residual). Without a residual yet, x starts the stream."""
+    if use_triton(x_TD, weight_D):
+        from holotron.kernels.norm import triton
+
+        return triton.add_rms_norm(x_TD, residual_TD, weight_D, eps, quantized)
+    return reference.add_rms_norm(x_TD, residual_TD, weight_D, eps, quantized)
+
+
+def gated_rms_norm(
+    y_TD: Tensor, gate_TD: Tensor, weight_D: Tensor, groups: int, eps: float, quantized: bool = False
+) -> Tensor | Quantized:
+    """norm(y * silu(gate)) * weight, the norm taken over each of `groups` slices of the channels."""
+    if use_triton(y_TD, gate_TD, weight_D):
+        from holotron.kernels.norm import triton
+
+        return triton.gated_rms_norm(y_TD, gate_TD, weight_D, groups, eps, quantized)
+    return reference.gated_rms_norm(y_TD, gate_TD, weight_D, groups, eps, quantized)

@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from holotron.kernels.linear.reference import Quantized, quantize
+
 
 def _at_least_fp32(x: Tensor) -> Tensor:
     return x if x.dtype in (torch.float32, torch.float64) else x.float()
@@ -16,13 +18,29 @@ def _at_least_fp32(x: Tensor) -> Tensor:
 
 def rms_norm(x_TD: Tensor, weight_D: Tensor, eps: float) -> Tensor:
     """x / rms(x) * weight. Statistics and the product with the weight in fp32, one rounding at the end."""
-    x = _at_least_fp32(x_TD)
-    return F.rms_norm(x, x.shape[-1:], _at_least_fp32(weight_D), eps).to(x_TD.dtype)
+    return _normed(x_TD, weight_D, eps).to(x_TD.dtype)
 
 
-def gated_rms_norm(y_TD: Tensor, gate_TD: Tensor, weight_D: Tensor, groups: int, eps: float) -> Tensor:
+def add_rms_norm(
+    x_TD: Tensor, residual_TD: Tensor | None, weight_D: Tensor, eps: float, quantized: bool = False
+) -> tuple[Tensor | Quantized, Tensor]:
+    """The step from one layer to the next: add the last mixer's output to the residual stream (rounded to its dtype),
+    then norm. Returns both; `quantized` gives the normed half ready for an 8-bit product."""
+    total = x_TD if residual_TD is None else x_TD + residual_TD
+    normed = _normed(total, weight_D, eps)
+    return (quantize(normed) if quantized else normed.to(total.dtype)), total
+
+
+def gated_rms_norm(
+    y_TD: Tensor, gate_TD: Tensor, weight_D: Tensor, groups: int, eps: float, quantized: bool = False
+) -> Tensor | Quantized:
     """Gate first, then normalise each of `groups` slices of the channels on its own."""
     y = _at_least_fp32(y_TD) * F.silu(_at_least_fp32(gate_TD))
     grouped = y.unflatten(-1, (groups, -1))
-    normed = F.rms_norm(grouped, grouped.shape[-1:], None, eps).flatten(-2)
-    return (normed * _at_least_fp32(weight_D)).to(gate_TD.dtype)
+    normed = F.rms_norm(grouped, grouped.shape[-1:], None, eps).flatten(-2) * _at_least_fp32(weight_D)
+    return quantize(normed) if quantized else normed.to(gate_TD.dtype)
+
+
+def _normed(x_TD: Tensor, weight_D: Tensor, eps: float) -> Tensor:
+    x = _at_least_fp32(x_TD)
+    return F.rms_norm(x, x.shape[-1:], _at_least_fp32(weight_D), eps)

@@ -32,6 +32,7 @@ def state_space_scan(
     chunk: int = 128,
 ) -> Tensor:
     """Run the scan for a packed batch; `state_RHPN` (fp32 or wider) is read and updated in place at the batch's rows.
+    Snapshots named in the layout are written to their rows.
 
     `dt` is raw: softplus(dt + dt_bias) is applied here, in at least fp32 and without a clamp. `A` is negative.
     """
@@ -109,9 +110,7 @@ def _chunked(
     C = to_chunks(C_TGN.to(dtype)).transpose(1, 2)
     dt = to_chunks(dt_TH).transpose(1, 2)  # c H Q; zero on padding: decay 1, no input
     log_decay = torch.cumsum(dt * A_H[:, None], dim=-1)  # from the chunk's start, inclusive
-    inputs = (x * dt.transpose(1, 2).unflatten(2, (groups, -1))[..., None]).permute(
-        0, 2, 3, 1, 4
-    )  # c G h Q P
+    inputs = (x * dt.transpose(1, 2).unflatten(2, (groups, -1))[..., None]).permute(0, 2, 3, 1, 4)  # c G h Q P
 
     # Inside each chunk.
     gap = log_decay[..., :, None] - log_decay[..., None, :]  # c H Q Q
@@ -127,7 +126,7 @@ def _chunked(
     initial = None
     if state_RHPN is not None:
         initial = state_RHPN[layout.rows_S].to(dtype)
-    before, final = _pass_states(added, log_decay[..., -1], initial, layout, cuts)
+    before, final = _pass_states(added, log_decay[..., -1], initial, cuts)
 
     # What the state before the chunk contributes to its tokens.
     carried = before.reshape(-1, groups, heads // groups * head_dim, n)
@@ -139,14 +138,14 @@ def _chunked(
         real = (cuts.index_cQ < x_THP.shape[0]).flatten()
         y = y[real]
     if state_RHPN is not None:
-        state_RHPN[layout.rows_S] = final.to(state_RHPN.dtype)
+        state_RHPN[cuts.row_e] = final.to(state_RHPN.dtype)
     return torch.addcmul(y, x_THP.to(dtype), D_H[:, None]).to(x_THP.dtype)
 
 
 def _pass_states(
-    added_cHPN: Tensor, log_decay_cH: Tensor, initial_SHPN: Tensor | None, layout: Layout, cuts: Chunks
+    added_cHPN: Tensor, log_decay_cH: Tensor, initial_SHPN: Tensor | None, cuts: Chunks
 ) -> tuple[Tensor, Tensor]:
-    """The state before every chunk, and after the last chunk of every sequence.
+    """The state before every chunk, and at every end (of a sequence, or asked for by a snapshot).
 
     Written as one matrix product with the decays between chunks (zero across sequences) instead of a loop: there are
     few chunks and the loop would be thousands of tiny steps. The running sums are kept in float64 because they grow
@@ -154,23 +153,21 @@ def _pass_states(
     """
 
     dtype = added_cHPN.dtype
-    chunks, sequences = added_cHPN.shape[0], layout.num_sequences
+    chunks = added_cHPN.shape[0]
     upto = torch.cumsum(log_decay_cH.double(), 0)  # inclusive
     before_c = upto - log_decay_cH.double()
-    # Targets: the start of each chunk, then the end of each sequence.
-    target = torch.cat([before_c, upto[cuts.after_last_S - 1]]).T  # H, c+S
+    # Targets: the start of each chunk, then the ends.
+    target = torch.cat([before_c, upto[cuts.after_e - 1]]).T  # H, c+e
     order = torch.arange(chunks, device=added_cHPN.device)
-    limit = torch.cat([order, cuts.after_last_S])  # chunks below this index count
-    owner = torch.cat([cuts.sequence_c, torch.arange(sequences, device=order.device)])
+    limit = torch.cat([order, cuts.after_e])  # chunks below this index count
+    owner = torch.cat([cuts.sequence_c, cuts.sequence_e])
     allowed = (order[None, :] < limit[:, None]) & (cuts.sequence_c[None, :] == owner[:, None])
     gap = target[:, :, None] - upto.T[:, None, :]
-    weight = gap.masked_fill(~allowed, -torch.inf).exp().to(dtype)  # H, c+S, c
+    weight = gap.masked_fill(~allowed, -torch.inf).exp().to(dtype)  # H, c+e, c
     flat = added_cHPN.transpose(0, 1).flatten(2)  # H c PN
     states = weight @ flat
     if initial_SHPN is not None:
-        since_start = torch.exp(target - before_c[cuts.first_S][owner].T).to(dtype)  # H, c+S
-        states = torch.addcmul(
-            states, initial_SHPN.transpose(0, 1).flatten(2)[:, owner], since_start[..., None]
-        )
+        since_start = torch.exp(target - before_c[cuts.first_S][owner].T).to(dtype)  # H, c+e
+        states = torch.addcmul(states, initial_SHPN.transpose(0, 1).flatten(2)[:, owner], since_start[..., None])
     states = states.transpose(0, 1).unflatten(2, added_cHPN.shape[2:])
     return states[:chunks], states[chunks:]

@@ -1,0 +1,48 @@
+"""Matrix products with 16-bit or 8-bit weights, and the squared ReLU between two of them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from holotron.errors import ConfigError
+from holotron.kernels.dispatch import has_fp8, use_triton
+from holotron.kernels.linear import reference
+from holotron.kernels.linear.reference import Quantized
+
+__all__ = ["Quantized", "linear", "quantize", "relu2", "supports_fp8"]
+
+
+def supports_fp8(device: torch.device | str) -> bool:
+    """Whether 8-bit products make sense here: fast on a GPU that has them, emulated (for tests) on a CPU."""
+    device = torch.device(device)
+    return device.type == "cpu" or has_fp8(device)
+
+
+def quantize(x: Tensor) -> Quantized:
+    """A matrix as e4m3 values with one scale per row (per token, or per output channel of a weight)."""
+    if not supports_fp8(x.device):
+        raise ConfigError(f"{torch.cuda.get_device_name(x.device)} has no 8-bit floats; use bf16 weights instead")
+    if use_triton(x):
+        from holotron.kernels.linear import triton
+
+        return triton.quantize(x)
+    return reference.quantize(x)
+
+
+def linear(x_TI: Tensor | Quantized, weight_OI: Tensor | Quantized) -> Tensor:
+    """x W^T; with an 8-bit weight the activations are quantised row by row, unless they already are."""
+    if isinstance(weight_OI, Quantized) and use_triton(weight_OI.values):
+        from holotron.kernels.linear import triton
+
+        return triton.linear(x_TI, weight_OI)
+    return reference.linear(x_TI, weight_OI)
+
+
+def relu2(x_TI: Tensor, quantized: bool = False) -> Tensor | Quantized:
+    """max(x, 0)^2, optionally quantised for the product that follows."""
+    if use_triton(x_TI):
+        from holotron.kernels.linear import triton
+
+        return triton.relu2(x_TI, quantized)
+    return reference.relu2(x_TI, quantized)

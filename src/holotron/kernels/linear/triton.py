@@ -1,0 +1,94 @@
+"""What surrounds a matrix product: squared ReLU and row-wise quantisation in Triton, one pass over memory each.
+
+The products themselves are the vendor library's (`torch._scaled_mm` for 8 bits), which is hard to beat on large shapes.
+"""
+# mypy: disable-error-code="no-untyped-def"
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from holotron.kernels.linear.reference import FP8, FP8_MAX, SMALLEST, Quantized
+
+_MAX: tl.constexpr = tl.constexpr(FP8_MAX)
+_SMALLEST: tl.constexpr = tl.constexpr(SMALLEST)
+
+
+@triton.jit
+def scale_of(largest):
+    """What a row is divided by before it is rounded to e4m3, from the largest magnitude in it."""
+    return tl.maximum(largest, _SMALLEST) / _MAX
+
+
+@triton.jit
+def to_fp8(y, scale):
+    return tl.minimum(tl.maximum(y * (1.0 / scale), -_MAX), _MAX).to(tl.float8e4nv)
+
+
+@triton.jit
+def _quantize(
+    x_ptr, out_ptr, scale_ptr, stride, WIDTH: tl.constexpr, BLOCK: tl.constexpr, RELU2: tl.constexpr
+):
+    """One row: find its largest magnitude, then scale and round it. The second read comes from the cache."""
+    row = tl.program_id(0).to(tl.int64)
+    x_ptr += row * stride
+    out_ptr += row * WIDTH
+    largest = tl.zeros([BLOCK], tl.float32)
+    for begin in range(0, WIDTH, BLOCK):
+        column = begin + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + column, column < WIDTH, other=0.0).to(tl.float32)
+        largest = tl.maximum(largest, x if RELU2 else tl.abs(x))
+    top = tl.max(largest, axis=0)
+    if RELU2:
+        top = top * top
+    scale = scale_of(top)
+    for begin in range(0, WIDTH, BLOCK):
+        column = begin + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + column, column < WIDTH, other=0.0).to(tl.float32)
+        if RELU2:
+            x = tl.maximum(x, 0.0)
+            x = x * x
+        tl.store(out_ptr + column, to_fp8(x, scale), column < WIDTH)
+    tl.store(scale_ptr + row, scale)
+
+
+@triton.jit
+def _relu2(x_ptr, out_ptr, count, BLOCK: tl.constexpr):
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.maximum(tl.load(x_ptr + at, at < count, other=0.0).to(tl.float32), 0.0)
+    tl.store(out_ptr + at, (x * x).to(out_ptr.dtype.element_ty), at < count)
+
+
+def _quantize_rows(x_TI: Tensor, relu2: bool) -> Quantized:
+    rows, width = x_TI.shape
+    out = torch.empty(x_TI.shape, dtype=FP8, device=x_TI.device)
+    scale = torch.empty((rows, 1), dtype=torch.float32, device=x_TI.device)
+    if rows:
+        _quantize[(rows,)](x_TI, out, scale, x_TI.stride(0), width, 4096, relu2, num_warps=8)
+    return Quantized(out, scale)
+
+
+def quantize(x_TI: Tensor) -> Quantized:
+    return _quantize_rows(x_TI, relu2=False)
+
+
+def linear(x_TI: Tensor | Quantized, weight_OI: Quantized) -> Tensor:
+    x = quantize(x_TI) if isinstance(x_TI, Tensor) else x_TI
+    return torch._scaled_mm(
+        x.values,
+        weight_OI.values.t(),
+        scale_a=x.scale,
+        scale_b=weight_OI.scale.t(),
+        out_dtype=torch.bfloat16,
+        use_fast_accum=True,
+    )
+
+
+def relu2(x_TI: Tensor, quantized: bool = False) -> Tensor | Quantized:
+    if quantized:
+        return _quantize_rows(x_TI, relu2=True)
+    out = torch.empty(x_TI.shape, dtype=x_TI.dtype, device=x_TI.device)
+    if out.numel():
+        _relu2[(triton.cdiv(out.numel(), 4096),)](x_TI.contiguous(), out, out.numel(), 4096, num_warps=8)
+    return out

@@ -1,0 +1,254 @@
+"""The chunked scan in Triton: one launch, the state never leaves the chip between chunks.
+
+A program walks one sequence for one head, CHUNK tokens at a time, with the head's state in registers. The textbook form
+runs the chunks in parallel and passes states through device memory in five launches; with 128 heads there is parallelism
+enough without that, and a state is as large as the inputs that made it, so not writing it saves more than half of all
+traffic. The price is that each head multiplies C B^T for itself instead of sharing it with its group.
+
+Per chunk, with a_t = dt_t A summed from the chunk's start (s_t):
+    y_t   = exp(s_t) C_t S + sum_{u<=t} exp(s_t - s_u) dt_u (C_t . B_u) x_u + D x_t
+    S    <- exp(s_end) S + sum_u exp(s_end - s_u) dt_u B_u x_u^T
+
+Products take the inputs' dtype and accumulate in fp32; the state is fp32 throughout and only rounded as an operand.
+Matrix tiles have powers of two as sides, so a head of 80 columns is walked as 64 + 16.
+"""
+# mypy: disable-error-code="no-untyped-def"
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from holotron.kernels.dispatch import next_power_of_two, power_of_two, roomy
+from holotron.kernels.layout import Layout
+from holotron.kernels.scan.triton_decode import softplus
+
+CHUNK = 64  # as tall as one Hopper matrix instruction; larger chunks do more work inside (it grows with the square)
+LOG2E: tl.constexpr = tl.constexpr(1.4426950408889634)
+
+
+@triton.jit
+def _columns(
+    state_NP,
+    mix_QQ,
+    B_QN,
+    C_QN,
+    from_start_Q,
+    to_end_Q,
+    over_chunk,
+    D,
+    x_ptr,
+    y_ptr,
+    real_Q,
+    stride_x,
+    stride_y,
+    FIRST: tl.constexpr,
+    WIDTH: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    PRECISION: tl.constexpr,
+    CHUNK: tl.constexpr,
+):
+    """One chunk for WIDTH of the head's columns: write y, return the new state."""
+    p = FIRST + tl.arange(0, WIDTH)[None, :]
+    token = tl.arange(0, CHUNK)[:, None]
+    real = real_Q[:, None]
+    if FIRST + WIDTH > HEAD_DIM:
+        real = real & (p < HEAD_DIM)
+    x = tl.load(x_ptr + token * stride_x + p, real, other=0.0)
+    y = tl.dot(C_QN, state_NP.to(C_QN.dtype), input_precision=PRECISION) * from_start_Q[:, None]
+    y = tl.dot(mix_QQ, x, acc=y, input_precision=PRECISION)
+    wide = x.to(tl.float32)
+    y += D * wide
+    tl.store(y_ptr + token * stride_y + p, y.to(y_ptr.dtype.element_ty), real)
+    inputs = (wide * to_end_Q[:, None]).to(x.dtype)
+    return tl.dot(tl.trans(B_QN), inputs, acc=state_NP * over_chunk, input_precision=PRECISION)
+
+
+@triton.jit
+def _load_state(state_ptr, FIRST: tl.constexpr, WIDTH: tl.constexpr, HEAD_DIM: tl.constexpr, N: tl.constexpr):
+    p = FIRST + tl.arange(0, WIDTH)[None, :]
+    return tl.load(state_ptr + p * N + tl.arange(0, N)[:, None], p < HEAD_DIM, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def _store_state(
+    state_ptr, state_NP, FIRST: tl.constexpr, WIDTH: tl.constexpr, HEAD_DIM: tl.constexpr, N: tl.constexpr
+):
+    p = FIRST + tl.arange(0, WIDTH)[None, :]
+    tl.store(
+        state_ptr + p * N + tl.arange(0, N)[:, None], state_NP.to(state_ptr.dtype.element_ty), p < HEAD_DIM
+    )
+
+
+@triton.jit(
+    do_not_specialize=["num_decodes"],
+    do_not_specialize_on_alignment=["starts_ptr", "rows_ptr", "first_ptr", "tokens_ptr", "row_ptr"],
+)
+def _scan(
+    x_ptr,
+    dt_ptr,
+    dt_bias_ptr,
+    A_ptr,
+    B_ptr,
+    C_ptr,
+    D_ptr,
+    state_ptr,
+    y_ptr,
+    starts_ptr,
+    rows_ptr,
+    first_ptr,
+    tokens_ptr,
+    row_ptr,
+    num_decodes,
+    stride_xt,
+    stride_dt,
+    stride_bt,
+    stride_ct,
+    stride_r,
+    HEADS: tl.constexpr,
+    GROUPS: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    N: tl.constexpr,
+    LEFT: tl.constexpr,
+    RIGHT: tl.constexpr,
+    CHUNK: tl.constexpr,
+    HAS_STATE: tl.constexpr,
+    PRECISION: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    head = tl.program_id(0)
+    sequence = num_decodes + tl.program_id(1)
+    group = head // (HEADS // GROUPS)
+    start = tl.load(starts_ptr + sequence).to(tl.int64)
+    length = tl.load(starts_ptr + sequence + 1) - start.to(tl.int32)
+    x_ptr += start * stride_xt + head * HEAD_DIM
+    y_ptr += start * (HEADS * HEAD_DIM) + head * HEAD_DIM
+    B_ptr += start * stride_bt + group * N
+    C_ptr += start * stride_ct + group * N
+    dt_ptr += start * stride_dt + head
+    dt_bias = tl.load(dt_bias_ptr + head).to(tl.float32)
+    A = tl.load(A_ptr + head).to(tl.float32) * LOG2E  # decays as powers of two
+    D = tl.load(D_ptr + head).to(tl.float32)
+
+    state_ptr += head * (HEAD_DIM * N)
+    row = tl.load(rows_ptr + sequence).to(tl.int64)
+    left = tl.zeros([N, LEFT], tl.float32)
+    if HAS_STATE:
+        left = _load_state(state_ptr + row * stride_r, 0, LEFT, HEAD_DIM, N)
+    if RIGHT > 0:
+        right = tl.zeros([N, RIGHT], tl.float32)
+        if HAS_STATE:
+            right = _load_state(state_ptr + row * stride_r, LEFT, RIGHT, HEAD_DIM, N)
+
+    within = tl.arange(0, CHUNK)
+    n = tl.arange(0, N)
+    causal = within[:, None] >= within[None, :]
+    # From mark to mark (where a snapshot is due), and on to the end.
+    mark = tl.load(first_ptr + sequence)
+    last = tl.load(first_ptr + sequence + 1)
+    begin = 0
+    while mark <= last:
+        end = length
+        if mark < last:
+            end = tl.load(tokens_ptr + mark)
+        for at in tl.range(begin, end, CHUNK, num_stages=STAGES):
+            real = within < end - at
+            skip = tl.cast(at, tl.int64)  # a long prompt has more elements than 32 bits can count
+            dt = tl.load(dt_ptr + skip * stride_dt + within * stride_dt, real, other=0.0).to(tl.float32)
+            dt = tl.where(real, softplus(dt + dt_bias), 0.0)
+            upto = tl.cumsum(dt * A, axis=0)
+            over_chunk = tl.sum(dt * A, axis=0)
+            C_at = C_ptr + skip * stride_ct + within[:, None] * stride_ct + n[None, :]
+            C = tl.load(C_at, real[:, None], other=0.0)
+            B_at = B_ptr + skip * stride_bt + within[:, None] * stride_bt + n[None, :]
+            B = tl.load(B_at, real[:, None], other=0.0)
+            decay = tl.exp2(tl.where(causal, upto[:, None] - upto[None, :], float("-inf")))
+            mix = tl.dot(C, tl.trans(B), input_precision=PRECISION) * decay * dt[None, :]
+            mix = mix.to(x_ptr.dtype.element_ty)
+            from_start = tl.exp2(upto)
+            to_end = tl.exp2(over_chunk - upto) * dt
+            x_at = x_ptr + skip * stride_xt
+            y_at = y_ptr + skip * (HEADS * HEAD_DIM)
+            left = _columns(
+                left, mix, B, C, from_start, to_end, tl.exp2(over_chunk), D,
+                x_at, y_at, real, stride_xt, HEADS * HEAD_DIM, 0, LEFT, HEAD_DIM, PRECISION, CHUNK,
+            )  # fmt: skip
+            if RIGHT > 0:
+                right = _columns(
+                    right, mix, B, C, from_start, to_end, tl.exp2(over_chunk), D,
+                    x_at, y_at, real, stride_xt, HEADS * HEAD_DIM, LEFT, RIGHT, HEAD_DIM, PRECISION, CHUNK,
+                )  # fmt: skip
+        if HAS_STATE:
+            if mark < last:
+                row = tl.load(row_ptr + mark).to(tl.int64)
+            else:
+                row = tl.load(rows_ptr + sequence).to(tl.int64)
+            _store_state(state_ptr + row * stride_r, left, 0, LEFT, HEAD_DIM, N)
+            if RIGHT > 0:
+                _store_state(state_ptr + row * stride_r, right, LEFT, RIGHT, HEAD_DIM, N)
+        begin = end
+        mark += 1
+
+
+def columns(head_dim: int) -> tuple[int, int]:
+    """Two powers of two that cover a head's columns: 80 = 64 + 16, 64 = 64 + 0, 96 = 64 + 32, 10 -> 16 + 0."""
+    left = next_power_of_two(head_dim + 1) // 2
+    rest = head_dim - left
+    if left < 16 or next_power_of_two(rest) == left:  # too small to cut, or nearly the next power anyway
+        return max(next_power_of_two(head_dim), 16), 0
+    return left, max(next_power_of_two(rest), 16) if rest else 0
+
+
+def supported(head_dim: int, state: int) -> bool:
+    return power_of_two(state) and 16 <= state <= 256 and head_dim <= 128
+
+
+def scan_prompts(
+    x_THP: Tensor,
+    dt_TH: Tensor,
+    dt_bias_H: Tensor,
+    A_H: Tensor,
+    B_TGN: Tensor,
+    C_TGN: Tensor,
+    D_H: Tensor,
+    state_RHPN: Tensor | None,
+    y_THP: Tensor,
+    layout: Layout,
+) -> None:
+    """Scan every sequence after the decodes; writes their part of `y_THP` and their rows of the state."""
+    _, heads, head_dim = x_THP.shape
+    groups, n = B_TGN.shape[1:]
+    left, right = columns(head_dim)
+    state = state_RHPN if state_RHPN is not None else x_THP
+    sixteen_bit = x_THP.element_size() == 2
+    _scan[(heads, layout.num_prefills)](
+        x_THP,
+        dt_TH,
+        dt_bias_H,
+        A_H,
+        B_TGN,
+        C_TGN,
+        D_H,
+        state,
+        y_THP,
+        layout.starts_S1,
+        layout.rows_S,
+        *layout.marks,
+        layout.num_decodes,
+        x_THP.stride(0),
+        dt_TH.stride(0),
+        B_TGN.stride(0),
+        C_TGN.stride(0),
+        state.stride(0),
+        heads,
+        groups,
+        head_dim,
+        n,
+        left,
+        right,
+        CHUNK if sixteen_bit else 16,
+        state_RHPN is not None,
+        "tf32" if sixteen_bit else "ieee",  # only fp32 inputs look at this
+        2 if sixteen_bit and roomy(x_THP.device) else 1,
+        num_warps=4,
+    )

@@ -1,0 +1,339 @@
+"""Every kernel against its torch reference in float64, written once for every place where kernels run.
+
+`python tests/kernels/checks.py` runs them all and prints one line each: with a GPU on the shapes of the 12B model,
+without one on small shapes through Triton's interpreter (which executes kernels with numpy, one program at a time).
+`test_kernels.py` turns the same lines into tests, `benchmarks/kernels.py --check` runs them before timing.
+
+A check yields (what, error, tolerance) with error = |out - ref| / |ref| in float64. Inputs are random; torch is told to
+fill fresh memory with NaN, so an element that a kernel forgets to write cannot pass.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+if __name__ == "__main__" and not os.path.exists("/dev/nvidia0"):
+    os.environ["TRITON_INTERPRET"] = "1"  # has to be set before triton is imported
+
+import torch
+from torch import Tensor
+
+import holotron.kernels.attention.reference as attention_reference
+import holotron.kernels.attention.triton as attention_triton
+import holotron.kernels.conv.reference as conv_reference
+import holotron.kernels.conv.triton as conv_triton
+import holotron.kernels.linear.reference as linear_reference
+import holotron.kernels.linear.triton as linear_triton
+import holotron.kernels.norm.reference as norm_reference
+import holotron.kernels.norm.triton as norm_triton
+import holotron.kernels.scan.reference as scan_reference
+import holotron.kernels.scan.triton as scan_triton
+from holotron.kernels.layout import Layout, Snapshot
+
+Result = tuple[str, float, float]
+BF16, FP16, FP32, FP8 = torch.bfloat16, torch.float16, torch.float32, torch.float8_e4m3fn
+TOLERANCE = {BF16: 3e-3, FP16: 4e-4, FP32: 2e-6}  # a little over the rounding of the result
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Shapes of a hybrid model, and how long prompts are."""
+
+    hidden: int
+    mlp: int
+    heads: int
+    head_dim: int
+    state: int
+    groups: int
+    query_heads: int
+    kv_heads: int
+    attention_dim: int
+    lengths: tuple[int, ...]
+    contexts: tuple[int, ...]
+    decodes: int
+
+    @property
+    def inner(self) -> int:
+        return self.heads * self.head_dim
+
+    @property
+    def channels(self) -> int:
+        return self.inner + 2 * self.groups * self.state
+
+
+SMALL = Sizes(20, 72, 4, 20, 16, 2, 6, 2, 16, (40, 2, 75), (0, 5, 90), 3)
+REAL = Sizes(5120, 20480, 128, 80, 128, 8, 40, 8, 128, (2400, 1, 37, 700), (0, 3, 9000, 1234), 20)
+
+
+class Bench:
+    """A device, shapes, and a stream of random tensors."""
+
+    def __init__(self, device: str, sizes: Sizes, seed: int = 0) -> None:
+        self.device, self.sizes = device, sizes
+        # The interpreter keeps bf16 as bare bits (its products are wrong) and rounds to e4m3 without carrying: there,
+        # fp16 stands in for bf16 and 8-bit inputs are drawn from numbers that need no rounding.
+        self.half = BF16 if device == "cuda" else FP16
+        self.generator = torch.Generator(device).manual_seed(seed)
+
+    def normal(self, *shape: int, dtype: torch.dtype = FP32, scale: float = 1.0, shift: float = 0.0) -> Tensor:
+        x = torch.randn(*shape, generator=self.generator, device=self.device) * scale + shift
+        return x.to(dtype)
+
+    def layout(self, prompts: bool = True, decodes: bool = True, page_size: int = 16) -> Layout:
+        """Scattered rows and pages, decodes first, and (with prompts) two snapshots."""
+        s = self.sizes
+        d = s.decodes if decodes else 0
+        lengths = [1] * d + (list(s.lengths) if prompts else [])
+        contexts = [3 + 7 * i for i in range(d - 1)] + [1500] * (d > 0) + (list(s.contexts) if prompts else [])
+        shuffle = torch.randperm(2 * len(lengths) + 2).tolist()
+        rows, spare = shuffle[: len(lengths)], shuffle[len(lengths) :]
+        snapshots = []
+        if prompts:
+            snapshots = [Snapshot(d, s.lengths[0] // 3, spare[0]), Snapshot(d, 2, spare[1])]
+            snapshots += [Snapshot(d + 1, s.lengths[1], spare[2])]
+        wanted = [-(-(c + n) // page_size) for c, n in zip(contexts, lengths, strict=True)]
+        ids = torch.randperm(sum(wanted) + 3).tolist()
+        pages = [[ids.pop() for _ in range(count)] for count in wanted]
+        return Layout.build(
+            lengths,
+            contexts=contexts,
+            rows=rows,
+            pages=pages,
+            page_size=page_size,
+            num_decodes=d,
+            snapshots=snapshots,
+            device=self.device,
+        )
+
+    def eight_bit(self, *shape: int) -> Tensor:
+        """Numbers that e4m3 can hold, in 16 bits; every row reaches the largest of them."""
+        x = self.normal(*shape).to(FP8).to(self.half)
+        x[..., 0] = linear_reference.FP8_MAX
+        return x
+
+
+def wide(*tensors: Tensor | None) -> list[Tensor]:
+    return [t.double() for t in tensors]  # type: ignore[union-attr]
+
+
+def error(out: Tensor, ref: Tensor) -> float:
+    """Relative error in the Frobenius norm; anything not finite is infinitely wrong."""
+    out, ref = out.double(), ref.double()
+    if out.shape != ref.shape or not bool(torch.isfinite(out).all()):
+        return float("inf")
+    return float((out - ref).norm() / ref.norm().clamp_min(1e-30))
+
+
+def check_norms(bench: Bench) -> Iterator[Result]:
+    s = bench.sizes
+    for dtype in (FP32, bench.half):
+        x, residual = (bench.normal(37, s.hidden, dtype=dtype, shift=0.3) for _ in range(2))
+        weight = bench.normal(s.hidden, dtype=dtype, shift=1.0)
+        normed, total = norm_triton.add_rms_norm(x, residual, weight, 1e-5)
+        assert isinstance(normed, Tensor)
+        reference = norm_reference.rms_norm((x + residual).double(), weight.double(), 1e-5)
+        yield f"add_rms_norm {dtype}", error(normed, reference), TOLERANCE[dtype]
+        yield f"add_rms_norm sum {dtype}", error(total, x + residual), 0.0
+        started, same = norm_triton.add_rms_norm(x, None, weight, 1e-5)
+        assert same is x
+        assert isinstance(started, Tensor)
+        reference = norm_reference.rms_norm(x.double(), weight.double(), 1e-5)
+        yield f"add_rms_norm without residual {dtype}", error(started, reference), TOLERANCE[dtype]
+        heads = bench.normal(9, 3, s.attention_dim, dtype=dtype)
+        weight = bench.normal(s.attention_dim, dtype=dtype, shift=1.0)
+        reference = norm_reference.rms_norm(heads.double(), weight.double(), 1e-5)
+        yield (
+            f"rms_norm of heads {dtype}",
+            error(norm_triton.rms_norm(heads, weight, 1e-5), reference),
+            TOLERANCE[dtype],
+        )
+        projected = bench.normal(11, 2 * s.inner, dtype=dtype)
+        y, gate = bench.normal(11, s.inner, dtype=dtype), projected[:, s.inner :]
+        weight = bench.normal(s.inner, dtype=dtype, shift=1.0)
+        out = norm_triton.gated_rms_norm(y, gate, weight, s.groups, 1e-5)
+        assert isinstance(out, Tensor)
+        reference = norm_reference.gated_rms_norm(*wide(y, gate, weight), s.groups, 1e-5)
+        assert isinstance(reference, Tensor)
+        yield f"gated_rms_norm {dtype}", error(out, reference), TOLERANCE[dtype]
+
+
+def check_quantized(bench: Bench) -> Iterator[Result]:
+    s = bench.sizes
+    half = bench.half
+    x = bench.eight_bit(13, s.hidden) * 2.0 ** torch.arange(-6, 7, device=bench.device)[:, None].to(half)
+    x[5] = 0
+    weight = bench.normal(s.hidden, dtype=half, shift=1.0)
+    up = bench.normal(13, s.mlp, dtype=half)
+    y, gate = (bench.normal(13, s.inner, dtype=half) for _ in range(2))
+    gain = bench.normal(s.inner, dtype=half, shift=1.0)
+    pairs = {
+        "quantize": (linear_triton.quantize(x), linear_reference.quantize(x)),
+        "relu2": (linear_triton.relu2(up, True), linear_reference.relu2(up, True)),
+        "add_rms_norm": (
+            norm_triton.add_rms_norm(x, x, weight, 1e-5, True)[0],
+            norm_reference.add_rms_norm(x, x, weight, 1e-5, True)[0],
+        ),
+        "gated_rms_norm": (
+            norm_triton.gated_rms_norm(y, gate, gain, s.groups, 1e-5, True),
+            norm_reference.gated_rms_norm(y, gate, gain, s.groups, 1e-5, True),
+        ),
+    }
+    for name, (ours, theirs) in pairs.items():
+        assert isinstance(ours, linear_reference.Quantized)
+        assert isinstance(theirs, linear_reference.Quantized)
+        yield f"{name} to 8 bits: scale", error(ours.scale, theirs.scale), 1e-6
+        # A value on the edge between two e4m3 numbers may fall either way. (The interpreter's rounding: see Bench.)
+        edge = 0.0 if name == "quantize" else 5e-3 if bench.device == "cuda" else 8e-2
+        yield f"{name} to 8 bits: values", error(ours.dequantize(), theirs.dequantize()), edge
+    out = linear_triton.relu2(up)
+    assert isinstance(out, Tensor)
+    yield "relu2", error(out, up.double().relu().square()), TOLERANCE[bench.half]
+
+
+def check_product(bench: Bench) -> Iterator[Result]:
+    """8-bit products need the GPU's own instruction."""
+    if bench.device == "cpu":
+        return
+    s = bench.sizes
+    for rows in (1, 20, 300):
+        x, weight = bench.normal(rows, s.hidden, dtype=BF16), bench.normal(s.mlp, s.hidden, dtype=BF16, scale=0.02)
+        w8 = linear_triton.quantize(weight)
+        out = linear_triton.linear(x, w8)
+        reference = linear_reference.quantize(x).dequantize().double() @ w8.dequantize().double().T
+        yield f"8-bit product, {rows} rows", error(out, reference), TOLERANCE[bench.half]
+        yield f"8-bit product, {rows} rows, against bf16 operands", error(out, x.double() @ weight.double().T), 5e-2
+
+
+def check_conv(bench: Bench) -> Iterator[Result]:
+    s = bench.sizes
+    for dtype in (FP32, bench.half):
+        weight, bias = bench.normal(s.channels, 4, dtype=dtype, scale=0.5), bench.normal(s.channels, dtype=dtype)
+        for name, prompts, decodes in (("mixed", True, True), ("prompts", True, False), ("decodes", False, True)):
+            layout = bench.layout(prompts, decodes)
+            projected = bench.normal(layout.num_tokens, s.channels + 32, dtype=dtype)
+            x = projected[:, 16 : 16 + s.channels]
+            states = bench.normal(2 * layout.num_sequences + 2, 2, 3, s.channels, dtype=dtype)
+            state, wide_state = states[:, 1], states.double()[:, 1]
+            out = conv_triton.causal_conv(x, weight, bias, state, layout)
+            reference = conv_reference.causal_conv(*wide(x, weight, bias), wide_state, layout)
+            yield f"conv {name} {dtype}", error(out, reference), TOLERANCE[dtype]
+            yield f"conv {name} {dtype}: memory", error(state, wide_state), 0.0
+        layout = bench.layout(True, False)
+        x = bench.normal(layout.num_tokens, s.channels, dtype=dtype)
+        out = conv_triton.causal_conv(x, weight, None, None, layout)
+        reference = conv_reference.causal_conv(*wide(x, weight), None, None, layout)
+        yield f"conv without memory or bias {dtype}", error(out, reference), TOLERANCE[dtype]
+
+
+def scan_inputs(bench: Bench, tokens: int, dtype: torch.dtype) -> list[Tensor]:
+    """x, dt, dt_bias, A, B, C, D as the model passes them: views into wider rows, decays from slow to fast."""
+    s = bench.sizes
+    convolved = bench.normal(tokens, s.channels, dtype=dtype)
+    x, B, C = convolved.split([s.inner, s.groups * s.state, s.groups * s.state], dim=-1)
+    dt = bench.normal(tokens, s.heads + 16, dtype=dtype)[:, 16:]
+    return [
+        x.unflatten(-1, (s.heads, s.head_dim)),
+        dt,
+        bench.normal(s.heads, shift=-2.0, scale=2.0),
+        -torch.exp(bench.normal(s.heads)),
+        B.unflatten(-1, (s.groups, s.state)),
+        C.unflatten(-1, (s.groups, s.state)),
+        bench.normal(s.heads),
+    ]
+
+
+def check_scan(bench: Bench) -> Iterator[Result]:
+    s = bench.sizes
+    for dtype in (FP32, bench.half):
+        for name, prompts, decodes in (("mixed", True, True), ("prompts", True, False), ("decodes", False, True)):
+            layout = bench.layout(prompts, decodes)
+            inputs = scan_inputs(bench, layout.num_tokens, dtype)
+            states = bench.normal(2 * layout.num_sequences + 2, 2, s.heads, s.head_dim, s.state)
+            state, wide_state = states[:, 1], states.double()[:, 1]
+            untouched = states[:, 0].clone()
+            out = scan_triton.state_space_scan(*inputs, state, layout)
+            reference = scan_reference.state_space_scan(*wide(*inputs), wide_state, layout)
+            # Inside a chunk, weights and inputs are rounded to bf16 once more before they are multiplied.
+            exact = dtype == FP32 or name == "decodes"
+            yield f"scan {name} {dtype}", error(out, reference), 2e-6 if dtype == FP32 else 2 * TOLERANCE[dtype]
+            yield f"scan {name} {dtype}: state", error(state, wide_state), 2e-6 if exact else 2 * TOLERANCE[dtype]
+            yield f"scan {name} {dtype}: other layers", error(states[:, 0], untouched), 0.0
+        layout = bench.layout(True, False)
+        inputs = scan_inputs(bench, layout.num_tokens, dtype)
+        out = scan_triton.state_space_scan(*inputs, None, layout)
+        reference = scan_reference.state_space_scan(*wide(*inputs), None, layout)
+        yield f"scan without memory {dtype}", error(out, reference), 2e-6 if dtype == FP32 else 2 * TOLERANCE[dtype]
+
+
+def check_attention(bench: Bench) -> Iterator[Result]:
+    s = bench.sizes
+    for dtype, kv_dtype in ((FP32, FP32), (bench.half, bench.half), (bench.half, FP8)):
+        for name, prompts, decodes, page_size in (
+            ("mixed", True, True, 64),
+            ("prompts", True, False, 24),
+            ("decodes", False, True, 20),
+        ):
+            layout = bench.layout(prompts, decodes, page_size)
+            q = bench.normal(layout.num_tokens, s.query_heads * s.attention_dim, dtype=dtype, scale=2.0)
+            kv = bench.normal(layout.num_tokens, 2 * s.kv_heads * s.attention_dim, dtype=dtype)
+            if kv_dtype == FP8:
+                kv = kv.to(FP8).to(dtype)
+            q = q.unflatten(-1, (s.query_heads, s.attention_dim))
+            k, v = (t.unflatten(-1, (s.kv_heads, s.attention_dim)) for t in kv.chunk(2, dim=-1))
+            pages = int(layout.pages_SM.max()) + 2
+            cache = bench.normal(pages, 2, 2, page_size, s.kv_heads, s.attention_dim, dtype=dtype).to(kv_dtype)
+            wide_cache = cache.double()
+            out = attention_triton.attend(q, k, v, (cache[:, 1, 0], cache[:, 1, 1]), layout, s.attention_dim**-0.5)
+            stored = [t.to(kv_dtype) for t in (k, v)]
+            reference = attention_reference.attend(
+                q.double(), *wide(*stored), (wide_cache[:, 1, 0], wide_cache[:, 1, 1]), layout, s.attention_dim**-0.5
+            )
+            label = f"attention {name} {dtype} over {kv_dtype}"
+            yield label, error(out, reference), TOLERANCE[dtype]
+            yield f"{label}: cache", error(cache.double(), wide_cache), 0.0
+
+
+CHECKS: dict[str, Callable[[Bench], Iterator[Result]]] = {
+    "norms": check_norms,
+    "quantized": check_quantized,
+    "product": check_product,
+    "conv": check_conv,
+    "scan": check_scan,
+    "attention": check_attention,
+}
+
+
+def run_all(names: list[str] | None = None, seed: int = 0) -> Iterator[tuple[str, Result, float]]:
+    """(check, result, seconds since the check began) for every line of every check."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.use_deterministic_algorithms(True, warn_only=True)  # fresh memory is filled with NaN
+    torch.manual_seed(seed)
+    bench = Bench(device, REAL if device == "cuda" else SMALL, seed)
+    for name in names or CHECKS:
+        begin = time.perf_counter()
+        with torch.no_grad():
+            for result in CHECKS[name](bench):
+                yield name, result, time.perf_counter() - begin
+    torch.use_deterministic_algorithms(False)
+
+
+def main() -> int:
+    as_json = "--json" in sys.argv
+    wrong = 0
+    for name, (what, found, tolerance), seconds in run_all([a for a in sys.argv[1:] if not a.startswith("-")]):
+        wrong += not found <= tolerance
+        if as_json:
+            print(json.dumps({"check": name, "what": what, "error": found, "tolerance": tolerance}), flush=True)
+        else:
+            mark = "ok " if found <= tolerance else "BAD"
+            print(f"{mark} {name:10} {what:60} {found:.2e} (at most {tolerance:.0e})  {seconds:.1f} s", flush=True)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
