@@ -21,7 +21,7 @@ from holotron.model.presets import PRESETS, preset
 from holotron.model.processor import Processor, PromptLimits
 from holotron.model.weights.hub import looks_like_hub_id, snapshot
 from holotron.model.weights.initialise import random_model
-from holotron.model.weights.load import Progress, load_checkpoint
+from holotron.model.weights.load import Progress, load_checkpoint, read_config
 
 BUNDLED = "holotron-mini"
 
@@ -55,6 +55,14 @@ def resolve(source: str | Path) -> Path | ModelConfig:
         f"{text!r} is neither a folder, nor a hub id such as 'Hcompany/Holotron-12B', nor one of the presets "
         f"{', '.join(PRESETS)}"
     )
+
+
+def model_config(source: str | Path) -> ModelConfig:
+    """What a model is, without its weights. Of a hub repository only `config.json` is fetched."""
+    if looks_like_hub_id(str(source)) and not Path(source).is_dir():
+        return read_config(snapshot(str(source), ["config.json"]))
+    found = resolve(source)
+    return found if isinstance(found, ModelConfig) else read_config(found)
 
 
 def load_model(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from holotron.errors import CheckpointError, MissingDependency
@@ -15,19 +16,22 @@ def looks_like_hub_id(text: str) -> bool:
     return re.fullmatch(r"[\w.-]+/[\w.-]+", text) is not None
 
 
-def snapshot(repository: str) -> Path:
-    """The folder of a repository's newest snapshot, downloaded if need be."""
+def snapshot(repository: str, wanted: Sequence[str] = WANTED) -> Path:
+    """The folder of a repository's newest snapshot, the wanted files downloaded if need be."""
     try:
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import LocalEntryNotFoundError
     except ImportError:
         raise MissingDependency.extra("huggingface_hub", "hub") from None
     try:
-        return Path(snapshot_download(repository, allow_patterns=WANTED, local_files_only=True))
+        folder = Path(snapshot_download(repository, allow_patterns=list(wanted), local_files_only=True))
+        # The cache may hold less than is wanted now: the configuration alone, say.
+        if all(any(folder.glob(pattern)) for pattern in wanted if pattern in ("config.json", "*.safetensors")):
+            return folder
     except LocalEntryNotFoundError:
         pass
     try:
-        return Path(snapshot_download(repository, allow_patterns=WANTED))
+        return Path(snapshot_download(repository, allow_patterns=list(wanted)))
     except Exception as error:  # the hub client raises its own, requests' and httpx's errors
         raise CheckpointError(
             f"cannot download {repository}: {_first_line(error)}. If the machine has no network, download it elsewhere "

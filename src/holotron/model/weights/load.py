@@ -57,6 +57,14 @@ def load_checkpoint(
     return model.eval().requires_grad_(False)
 
 
+def read_config(path: str | Path) -> ModelConfig:
+    """The configuration of a checkpoint folder without loading it; fitted to the tensors where there are any."""
+    config = load_config(path)
+    if not list(Path(path).glob("*.safetensors")):
+        return config
+    return fit_to_tensors(config, _headers(_shards(Path(path)))[0])
+
+
 def _shards(folder: Path) -> list[Path]:
     index = folder / INDEX
     if index.exists():
