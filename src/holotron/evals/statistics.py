@@ -19,7 +19,7 @@ def wilson(successes: int, trials: int, z: float = Z95) -> tuple[float, float]:
     rate = successes / trials
     centre = (rate + z * z / (2 * trials)) / (1 + z * z / trials)
     half = z * math.sqrt(rate * (1 - rate) / trials + z * z / (4 * trials * trials)) / (1 + z * z / trials)
-    return max(0.0, centre - half), min(1.0, centre + half)
+    return max(0.0, min(centre - half, rate)), min(1.0, max(centre + half, rate))  # rounding must not exclude the rate
 
 
 @dataclass(frozen=True, slots=True)
