@@ -83,8 +83,8 @@ def test_wheel_installs_and_imports_in_an_empty_environment(tmp_path: Path) -> N
     (own / "dependencies.pth").write_text(f"{site}\n")
     code = (
         "import holotron, torch; m, p = holotron.load_model('tiny', device='cpu');"
-        "assert holotron.__file__.startswith(%r), holotron.__file__;"
-        "print(m(torch.tensor(p.render([{'role': 'user', 'content': 'hi'}]).ids)).shape[-1])" % str(tmp_path)
+        f"assert holotron.__file__.startswith({str(tmp_path)!r}), holotron.__file__;"
+        "print(m(torch.tensor(p.render([dict(role='user', content='hi')]).ids)).shape[-1])"
     )
     done = run(python, "-c", code, cwd=tmp_path)
     assert done.stdout.strip() == "320", done.stderr

@@ -5,9 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-import click
 import typer
-from typer.core import TyperGroup
 
 from holotron import __version__
 from holotron.errors import HolotronError
@@ -28,31 +26,30 @@ COMMANDS = {
 }
 
 
-class LazyCommands(TyperGroup):
-    """`holotron --help` must be instant, so a command's module is imported only when it is used."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return [name for name, (module, _) in COMMANDS.items() if importlib.util.find_spec(module)]
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in COMMANDS or importlib.util.find_spec(COMMANDS[name][0]) is None:
-            return None
-        module, summary = COMMANDS[name]
-        if ctx.invoked_subcommand is None and "--help" in sys.argv and name not in sys.argv:
-            return click.Command(name, help=summary)
-        command = typer.main.get_command(importlib.import_module(module).app)
-        command.name = name
-        return command
-
-
 app = typer.Typer(
-    cls=LazyCommands,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
     help="Serve, run, measure and train computer-use policies of the Holotron family.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _register(wanted: str | None) -> None:
+    """`holotron --help` must be instant, so only the command that was asked for is imported; the others are there for
+    the overview. A command's module offers a Typer `app`: one function is the command itself, several are its
+    sub-commands."""
+    for name, (module, summary) in COMMANDS.items():
+        if name != wanted:
+            app.command(name, help=summary)(lambda: None)
+            continue
+        offered: typer.Typer = importlib.import_module(module).app
+        if len(offered.registered_commands) == 1 and not offered.registered_groups and not offered.registered_callback:
+            only = offered.registered_commands[0]
+            assert only.callback is not None
+            app.command(name, help=only.help, context_settings=only.context_settings)(only.callback)
+        else:
+            app.add_typer(offered, name=name, help=summary)
 
 
 def _version(wanted: bool) -> None:
@@ -71,6 +68,7 @@ def holotron(
 def main() -> None:
     """Run, and turn the errors we raise on purpose into one line and a stable exit code."""
     try:
+        _register(next((word for word in sys.argv[1:] if not word.startswith("-")), None))
         app()
     except HolotronError as error:
         print(f"holotron: {error}", file=sys.stderr)

@@ -11,6 +11,7 @@ Z pages, z page size, k key/value heads, D attention head dim.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,19 +31,20 @@ class Cache:
     conv_RLKC: Tensor  # the last K-1 inputs of each convolution, oldest first
     kv_ZL2zkD: Tensor  # keys at [:, :, 0], values at [:, :, 1]
 
-    def __post_init__(self) -> None:
+    @functools.cached_property
+    def _layers(self) -> tuple[list[tuple[Tensor, Tensor]], list[tuple[Tensor, Tensor]]]:
         # Per-layer views are made once: slicing them in every forward pass would cost more than some of the layers.
         mamba = list(zip(self.conv_RLKC.unbind(1), self.ssm_RLHPN.unbind(1), strict=True))
-        attention = [tuple(layer.unbind(1)) for layer in self.kv_ZL2zkD.unbind(1)]
-        object.__setattr__(self, "_layers", (mamba, attention))
+        attention = [(keys, values) for keys, values in (layer.unbind(1) for layer in self.kv_ZL2zkD.unbind(1))]
+        return mamba, attention
 
     def mamba(self, i: int) -> tuple[Tensor, Tensor]:
         """Convolution memory and state of the i-th Mamba layer."""
-        return self._layers[0][i]  # type: ignore[attr-defined, no-any-return]
+        return self._layers[0][i]
 
     def attention(self, i: int) -> tuple[Tensor, Tensor]:
         """Keys and values of the i-th attention layer."""
-        return self._layers[1][i]  # type: ignore[attr-defined, no-any-return]
+        return self._layers[1][i]
 
     @property
     def nbytes(self) -> int:

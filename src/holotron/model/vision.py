@@ -13,6 +13,12 @@ from holotron.model.config import ProjectorConfig, VisionConfig
 from holotron.model.layers import RMSNorm
 
 
+class PrefixTokens(nn.Module):
+    def __init__(self, config: VisionConfig) -> None:
+        super().__init__()
+        self.token = nn.Parameter(torch.zeros(config.prefix, config.hidden))
+
+
 class PatchGenerator(nn.Module):
     """Pixels to patch embeddings with positions, behind a few learned prefix tokens that have none."""
 
@@ -21,13 +27,12 @@ class PatchGenerator(nn.Module):
         self.config = config
         self.embedder = nn.Linear(3 * config.patch**2, config.hidden, bias=False)
         self.pos_embed = nn.Parameter(torch.zeros(1, config.grid**2, config.hidden))
-        self.cls_token = nn.Module()
-        self.cls_token.token = nn.Parameter(torch.zeros(config.prefix, config.hidden))
+        self.cls_token = PrefixTokens(config)
 
     def positions(self, rows: int, columns: int) -> Tensor:
         """The learned square table resampled to the longer side, then cut to rows x columns."""
         c = self.config
-        table = self.pos_embed
+        table: Tensor = self.pos_embed
         side = max(rows, columns)
         if side != c.grid:
             square = table.to(torch.promote_types(table.dtype, torch.float32)).view(1, c.grid, c.grid, c.hidden)
@@ -94,14 +99,19 @@ class VisionTransformer(nn.Module):
         return x
 
 
+class RadioModel(nn.Module):
+    def __init__(self, config: VisionConfig) -> None:
+        super().__init__()
+        self.model = VisionTransformer(config)
+
+
 class VisionTower(nn.Module):
     """Normalised pixels [n, 3, H, W] to patch features [n, rows * columns, V]; prefix tokens are dropped."""
 
     def __init__(self, config: VisionConfig) -> None:
         super().__init__()
         self.config = config
-        self.radio_model = nn.Module()
-        self.radio_model.model = VisionTransformer(config)
+        self.radio_model = RadioModel(config)
 
     def forward(self, pixels_n3HW: Tensor) -> Tensor:
         return self.radio_model.model(pixels_n3HW)[:, self.config.prefix :]
