@@ -107,10 +107,22 @@ def find_target(image: bytes) -> Point:
     """The centre of the magenta square, in image pixels."""
     with Image.open(io.BytesIO(image)) as opened:
         red, green, _ = opened.convert("RGB").split()
-    box = ImageChops.subtract(red, green).point(lambda value: 255 * (value > 127)).getbbox()
-    if box is None:
+    magenta = ImageChops.subtract(red, green).point(lambda value: 255 * (value > 127))
+    columns, rows = magenta.getprojection()
+    if not any(columns):
         raise ValueError("There is no target on the screenshot.")
-    return (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
+    return _middle(columns), _middle(rows)
+
+
+def _middle(line: Sequence[int]) -> float:
+    """The centre of the longest run of marks. Where size times scale is not whole, Chromium's last pixel is a copy of
+    the first one, so the extent of all marks would be wrong."""
+    best, start = (0, 0), 0
+    for at, mark in enumerate([*line, 0]):
+        if not mark:
+            best, start = max(best, (at - start, start)), at + 1
+    length, start = best
+    return start + length / 2
 
 
 async def check_browser() -> BrowserCheck:

@@ -194,7 +194,7 @@ class MiniWobEnvironment:
         return result
 
     async def close(self) -> None:
-        lease, self._lease, self._tab, self._loaded = self._lease, None, None, None
+        lease, self._lease, self._tab, self._loaded, self._end = self._lease, None, None, None, None
         if lease is not None:
             await lease.close()
 

@@ -4,7 +4,7 @@
 (() => {
   if (window.top !== window) return;
   const START = Date.UTC(2024, 0, 1, 12);
-  const FRAME = 16;
+  const FRAME = 50;  // milliseconds between animation frames; nobody watches them, and drawing them costs time
   const MOST_CALLBACKS = 10000;  // in one advance: a page whose timers set timers without delay would never end
 
   const realTimeout = window.setTimeout.bind(window);
