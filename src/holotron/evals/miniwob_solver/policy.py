@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from holotron.agent.policies.base import GaveUp
 from holotron.envs.base import Environment
+from holotron.errors import InputError, PolicyError
 from holotron.evals.miniwob_solver.page import Evaluates, read_page
 from holotron.evals.miniwob_solver.registry import Memory, solve, solver_for
 from holotron.types import Answer, Completion, Observation, Reply, Task
@@ -38,9 +40,12 @@ class SolverSession:
         if must_answer:
             return Reply(Completion(text=""), action=Answer(""))
         task = self._environment.task
-        question = solver_for(task.name).question
-        page = await read_page(cast(Evaluates, self._environment), observation, question)
-        action = solve(task.name, task.goal, page, self._memory)
+        try:
+            question = solver_for(task.name).question
+            page = await read_page(cast(Evaluates, self._environment), observation, question)
+            action = solve(task.name, task.goal, page, self._memory)
+        except (InputError, PolicyError) as error:  # no solver, or at a loss: nothing is broken
+            raise GaveUp(str(error)) from error
         return Reply(Completion(text=""), thought=getattr(action, "element", ""), action=action)
 
     async def close(self) -> None:
