@@ -31,13 +31,19 @@ def _mixer(letter: str, config: DecoderConfig) -> nn.Module:
 
 
 class Layer(nn.Module):
+    """One letter of the pattern. The residual stream travels beside the last mixer's output, so that adding the two and
+    norming the sum is one operation."""
+
     def __init__(self, letter: str, config: DecoderConfig) -> None:
         super().__init__()
         self.norm = RMSNorm(config.hidden, config.eps)
         self.mixer = _mixer(letter, config)
 
-    def forward(self, x_TD: Tensor, layout: Layout, cache: tuple[Tensor, Tensor] | None) -> Tensor:
-        return x_TD + self.mixer(self.norm(x_TD), layout, cache)
+    def forward(
+        self, x_TD: Tensor, stream_TD: Tensor | None, layout: Layout, cache: tuple[Tensor, Tensor] | None
+    ) -> tuple[Tensor, Tensor]:
+        normed, stream_TD = self.norm.after(x_TD, stream_TD)
+        return self.mixer(normed, layout, cache), stream_TD
 
 
 class Backbone(nn.Module):
@@ -90,19 +96,16 @@ class Decoder(nn.Module):
 
     def forward(self, x_TD: Tensor, layout: Layout, cache: Cache | None = None) -> Tensor:
         """Embeddings of T packed tokens to their final hidden vectors (normed, ready for `logits`)."""
+        stream_TD: Tensor | None = None
         for layer, (letter, slot) in zip(self.backbone.layers, self._slot, strict=True):
-            if cache is None:
-                if self.checkpoint_layers and torch.is_grad_enabled():
-                    x_TD = checkpoint(layer, x_TD, layout, None, use_reentrant=False)
-                else:
-                    x_TD = layer(x_TD, layout, None)
-            elif letter == "M":
-                x_TD = layer(x_TD, layout, cache.mamba(slot))
-            elif letter == "*":
-                x_TD = layer(x_TD, layout, cache.attention(slot))
+            memory = None
+            if cache is not None and slot >= 0:
+                memory = cache.mamba(slot) if letter == "M" else cache.attention(slot)
+            if self.checkpoint_layers and torch.is_grad_enabled():
+                x_TD, stream_TD = checkpoint(layer, x_TD, stream_TD, layout, memory, use_reentrant=False)
             else:
-                x_TD = layer(x_TD, layout, None)
-        return self.backbone.norm_f(x_TD)
+                x_TD, stream_TD = layer(x_TD, stream_TD, layout, memory)
+        return self.backbone.norm_f.after(x_TD, stream_TD)[0]
 
     def logits(self, hidden_TD: Tensor) -> Tensor:
         return self.lm_head(hidden_TD)

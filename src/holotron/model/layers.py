@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from holotron.kernels.attention import attend
 from holotron.kernels.conv import causal_conv
 from holotron.kernels.layout import Layout
-from holotron.kernels.norm import gated_rms_norm, rms_norm
+from holotron.kernels.norm import add_rms_norm, gated_rms_norm, rms_norm
 from holotron.kernels.scan import state_space_scan
 from holotron.model.config import AttentionConfig, MambaConfig, MLPConfig, MoEConfig
 
@@ -28,6 +28,12 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return rms_norm(x, self.weight, self.eps)
+
+    def after(self, x_TD: Tensor, stream_TD: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Add x to the residual stream (which x begins, if there is none yet); the normed sum, and the sum."""
+        normed, stream = add_rms_norm(x_TD, stream_TD, self.weight, self.eps)
+        assert isinstance(normed, Tensor)
+        return normed, stream
 
 
 class Mamba2(nn.Module):
