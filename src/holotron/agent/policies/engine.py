@@ -1,0 +1,183 @@
+"""Our own engine, in this process, as a policy: a session per episode, and every token with its logprob.
+
+Under an append-only history an episode is one engine session: each turn appends the new screenshot and computes nothing
+that was computed before. When the history policy rewrites the past (`window`, the restarts of `epoch`), the session is
+given up for a new one, and the price shows in `cached_tokens`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from holotron.agent.dialects.base import Dialect, Output
+from holotron.agent.dialects.tools import write_calls
+from holotron.agent.history import History
+from holotron.agent.images import Image
+from holotron.agent.messages import Message, count_images, to_openai
+from holotron.agent.policies.conversation import Conversation, new_messages
+from holotron.engine.api import EngineStopped, Grammar, Overloaded, Result, SamplingParams
+from holotron.envs.base import Environment
+from holotron.errors import ConfigError, InputError, PolicyError
+from holotron.types import Completion, Task
+
+if TYPE_CHECKING:
+    from holotron.engine.aio import AsyncSession
+    from holotron.engine.engine import Engine
+    from holotron.model.processor import Processor, Prompt
+
+
+class EnginePolicy:
+    def __init__(
+        self,
+        engine: Engine,
+        dialect: Dialect,
+        history: History,
+        *,
+        name: str = "engine",
+        sampling: SamplingParams | None = None,
+        constrained: bool = True,
+        thinking: bool = False,
+        owns_engine: bool = False,
+    ) -> None:
+        """`constrained`: decode under the dialect's schema or regular expression. `owns_engine`: close it with us."""
+        if engine.processor is None:
+            raise ConfigError("an agent needs an engine with a processor: it writes text and sends images")
+        self._engine = engine
+        self._dialect = dialect
+        self._history = history
+        self._name = name
+        self._sampling = sampling or SamplingParams(temperature=0.0)
+        self._constrained = constrained
+        self._thinking = thinking
+        self._owns_engine = owns_engine
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "policy": "engine",
+            "model": self._name,
+            "dialect": self._dialect.describe(),
+            "history": self._history.name,
+            "sampling": asdict(self._sampling),
+            "constrained": self._constrained,
+            "thinking": self._thinking,
+        }
+
+    async def start(self, task: Task, environment: Environment) -> Conversation:
+        chat = _EngineChat(self._engine, self._sampling, self._constrained, self._thinking)
+        return Conversation(task, self._dialect, self._history, chat)
+
+    async def close(self) -> None:
+        if self._owns_engine:
+            await asyncio.to_thread(self._engine.close)
+
+
+class _EngineChat:
+    """One conversation, in one engine session for as long as it only grows."""
+
+    def __init__(self, engine: Engine, sampling: SamplingParams, constrained: bool, thinking: bool) -> None:
+        assert engine.processor is not None
+        self._engine = engine
+        self._processor: Processor = engine.processor
+        self._sampling = sampling
+        self._constrained = constrained
+        self._thinking = thinking
+        self._session: AsyncSession | None = None
+        self._known: list[Message] = []  # in the session's log, which goes on with the last reply
+        self._last: tuple[int, ...] = ()  # the last reply's tokens
+
+    async def complete(self, messages: Sequence[Message], output: Output) -> Completion:
+        try:
+            session, prompt, images = await self._continue(messages, output)
+            await session.append(prompt)
+            result = await self._generate(session, output)
+        except (InputError, EngineStopped) as error:
+            raise PolicyError(f"the engine refused: {error}") from error
+        self._known, self._last = list(messages), result.tokens
+        return _completion(result, prompt.opens_reasoning, output, images)
+
+    async def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None and not session.closed:
+            await session.close()
+
+    async def _continue(self, messages: Sequence[Message], output: Output) -> tuple[AsyncSession, Prompt, int]:
+        """The session to go on with, what to append to it, and how many images that holds."""
+        tools = list(output.tools) or None
+        fresh = new_messages(self._known, messages)
+        if self._session is not None and fresh is not None and fresh[0].role == "assistant" and len(fresh) > 1:
+            new = fresh[1:]  # our own reply is in the log already, as the very tokens that were sampled
+            prompt = await self._on_worker(
+                lambda: self._processor.bridge([_plain(m) for m in new], self._last, tools, self._thinking)
+            )
+            return self._session, prompt, count_images(new)
+        await self.close()
+        prompt = await self._on_worker(
+            lambda: self._processor.render([_plain(m) for m in messages], tools, self._thinking)
+        )
+        self._session = await self._patiently(self._engine.aio.open)
+        return self._session, prompt, count_images(messages)
+
+    async def _generate(self, session: AsyncSession, output: Output) -> Result:
+        grammar = _grammar(output) if self._constrained else None
+        generation = await self._patiently(lambda: session.generate(self._sampling, grammar=grammar))
+        try:
+            return await generation
+        except asyncio.CancelledError:
+            generation.cancel()
+            raise
+
+    async def _patiently(self, call: Any) -> Any:
+        """Wait for room as long as the engine says there may be some; the episode's own time limit ends the waiting."""
+        while True:
+            try:
+                return await call()
+            except Overloaded as full:
+                await asyncio.sleep(full.retry_after)
+
+    async def _on_worker(self, work: Any) -> Any:
+        return await self._engine.aio.on_worker(work)
+
+
+def _plain(message: Message) -> dict[str, Any]:
+    """As the processor takes it: like OpenAI's form, but images as bytes."""
+    if not message.images:
+        return to_openai(message)
+    parts = [
+        {"type": "image", "image": part.data} if isinstance(part, Image) else {"type": "text", "text": part}
+        for part in message.parts
+        if part != ""
+    ]
+    return {"role": message.role, "content": parts}
+
+
+def _grammar(output: Output) -> Grammar | None:
+    if output.json_schema is not None:
+        return Grammar.json_schema(output.json_schema)
+    return Grammar.regex(output.regex) if output.regex is not None else None
+
+
+def _completion(result: Result, opens_reasoning: bool, output: Output, images: int) -> Completion:
+    from holotron.model.processor.reply import parse_reply
+
+    part = parse_reply(result.text, opens_reasoning=opens_reasoning, tools=output.tools or None)
+    finish = "length" if result.finish_reason == "deadline" else result.finish_reason
+    return Completion(
+        text=write_calls(part.content, [(call.name, call.arguments) for call in part.tool_calls]),
+        reasoning=part.reasoning,
+        prompt_tokens=result.prompt_tokens,
+        cached_tokens=result.cached_tokens,
+        generated_tokens=len(result.tokens),
+        images_sent=images,
+        tokens=result.tokens,
+        logprobs=result.logprobs,
+        policy_version=min(result.versions, default=0),  # the oldest weights that had a part in it
+        finish_reason=finish,
+        seconds=result.timings.total,
+    )

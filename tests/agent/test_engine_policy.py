@@ -1,0 +1,83 @@
+"""The in-process engine as a policy: a tiny random model, so nonsense is decided, but decided by the rules."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Iterator
+
+import pytest
+
+from holotron.agent.dialects import make_dialect
+from holotron.agent.history import parse_history
+from holotron.agent.loop import Episode, Limits
+from holotron.agent.policies.engine import EnginePolicy
+from holotron.engine.api import EngineConfig, SamplingParams
+from holotron.engine.engine import Engine
+from holotron.model.loading import load_model
+from holotron.types import Outcome, Task
+from tests.agent.toy import ButtonEnvironment
+
+TASK = Task("buttons", "press", seed=5, options={"presses": 50})
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    model, processor = load_model("tiny", device="cpu")
+    with Engine(model, processor, EngineConfig()) as running:
+        yield running
+
+
+def play(engine: Engine, dialect: str, history: str, steps: int = 4, **options):
+    policy = EnginePolicy(
+        engine,
+        make_dialect(dialect, actions=["click", "hover", "go_back"]),
+        parse_history(history),
+        sampling=SamplingParams(temperature=1.0, max_tokens=160, seed=7),
+        **options,
+    )
+    episode = Episode(ButtonEnvironment(), policy, TASK, limits=Limits(steps=steps, repeats=99, invalid_replies=99))
+    return asyncio.run(episode.run())
+
+
+def test_append_history_computes_every_token_once(engine):
+    before = engine.stats()
+    trajectory = play(engine, "compact", "append")
+    after = engine.stats()
+    replies = [step.reply for step in trajectory.steps]
+    assert trajectory.outcome in (Outcome.EXHAUSTED, Outcome.FAILURE)
+    assert len(replies) >= 2
+    assert all(reply.error == "" for reply in replies)  # the regular expression saw to that
+    for reply in replies:
+        completion = reply.completion
+        assert len(completion.tokens) == len(completion.logprobs) == completion.generated_tokens > 0
+        assert all(logprob <= 0 for logprob in completion.logprobs)
+        assert completion.images_sent == 1
+    for earlier, later in itertools.pairwise(replies):
+        held = earlier.completion.prompt_tokens + earlier.completion.generated_tokens
+        # All but the token sampled last and the end of turn that the grammar forced after it.
+        assert held - 2 <= later.completion.cached_tokens <= held
+    last = replies[-1].completion
+    computed = after.computed_tokens - before.computed_tokens
+    generated = sum(reply.completion.generated_tokens for reply in replies[:-1])
+    assert computed <= last.prompt_tokens - generated + 2 * len(replies)
+    assert after.sessions == before.sessions
+
+
+def test_window_history_pays_for_rewriting_the_past(engine):
+    trajectory = play(engine, "compact", "window:1")
+    sent = [step.reply.completion for step in trajectory.steps]
+    assert all(completion.images_sent == 1 for completion in sent)
+    assert sent[-1].cached_tokens < sent[-2].prompt_tokens
+
+
+def test_schema_constrained_replies_are_valid(engine):
+    trajectory = play(engine, "holotron", "append", steps=2)
+    for step in trajectory.steps:
+        completion = step.reply.completion
+        assert step.reply.error == "" or completion.finish_reason == "length"
+
+
+def test_unconstrained_nonsense_is_fed_back(engine):
+    trajectory = play(engine, "holotron", "append", steps=2, constrained=False)
+    assert all("JSON" in step.reply.error for step in trajectory.steps)
