@@ -50,7 +50,6 @@ class Core:
     ) -> None:
         self.model = model
         self.config = config
-        self.version = 0
         self.eos = frozenset(model.config.tokens.eos)
         self._never = never_sampled(model)
         self._on_step = on_step
@@ -70,6 +69,10 @@ class Core:
             resume=self.sessions.resume,
             evict=self.sessions.evict,
         )
+
+    @property
+    def version(self) -> int:
+        return self.sessions.version
 
     # -------------------------------------------------------------------------------------------------- the loop
 
@@ -306,7 +309,7 @@ class Core:
         cached for nobody in particular is dropped either way."""
         if load_weights(self.model, tensors):
             self.vision.clear()
-        self.version += 1
+        self.sessions.version += 1
         while self.sessions.evict():
             pass
         if policy == "refresh":

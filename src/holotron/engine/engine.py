@@ -221,6 +221,7 @@ class Engine:
         self._stopped = True
         self._commands.put(lambda: None)
         self._thread.join()
+        self._obey(wait=False)  # what came too late for the loop
         self.workers.shutdown(cancel_futures=True)
 
     def __enter__(self) -> Engine:

@@ -21,7 +21,7 @@ class Memory:
     def __init__(self, pools: Pools) -> None:
         self._pools = pools
         self.length = 0  # tokens remembered
-        self.state: Block | None = None  # None: nothing remembered yet
+        self.state: Block | None = None  # None: nothing remembered yet, or a model without one
         self.pages: list[Block] = []
         self.hidden: Tensor | None = None  # final vector of the last token, where sampling again from here is wanted
         self.pinned = False
@@ -111,10 +111,8 @@ class Memory:
         """Make ready to write tokens `length` to `upto`: own the state and the half-filled page, add pages."""
         assert self.pinned
         rows, pages = self._pools.rows, self._pools.pages
-        if self.state is None:
-            self.state = rows.take(blank=True)
-        elif self._copies_state():
-            self.state = _own(rows, self.state)
+        if self._copies_state():
+            self.state = _own(rows, self.state) if self.state is not None else rows.take(blank=True)
         if self._copies_page():
             self.pages[-1] = _own(pages, self.pages[-1])
             self._table[len(self.pages) - 1] = self.pages[-1].slot
@@ -136,8 +134,7 @@ class Memory:
 
     @property
     def row(self) -> int:
-        assert self.state is not None
-        return self.state.slot
+        return self.state.slot if self.state is not None else 0
 
     @property
     def table(self) -> np.ndarray:
@@ -145,7 +142,7 @@ class Memory:
         return self._table[: len(self.pages)]
 
     def _copies_state(self) -> bool:
-        return self.state is None or self.state.refs > 1
+        return self._pools.has_state and (self.state is None or self.state.refs > 1)
 
     def _copies_page(self) -> bool:
         half_filled = self.length % self._pools.page_size != 0

@@ -87,8 +87,8 @@ class PrefixIndex:
 
     # -------------------------------------------------------------------------------------------------- lookup
 
-    def find(self, log: Log) -> Found | None:
-        """The memory that holds the most of this log, if any does.
+    def find(self, log: Log, version: int) -> Found | None:
+        """The memory that holds the most of this log, if any does, computed by this version of the weights alone.
 
         The last token of the log is never taken from a memory unless that memory kept what is needed to sample after
         it: somebody wants to continue from there.
@@ -97,6 +97,8 @@ class PrefixIndex:
         for blocks in range(len(chain) - 1, -1, -1):
             best: Found | None = None
             for entry in self._by_key.get(chain[blocks], {}).values():
+                if entry.memory.oldest != version:
+                    continue
                 length = self._usable(entry, log, blocks * BLOCK)
                 if length > (best.length if best is not None else 0):
                     best = Found(entry, length)

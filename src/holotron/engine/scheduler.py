@@ -128,12 +128,17 @@ class Scheduler:
         return plan
 
     def _admit(self, plan: Plan) -> None:
-        if not self.waiting or len(self.running) >= self._config.max_running:
+        if not self.waiting:
             return
+        if any(not request.background for request in self.waiting):
+            for request in [request for request in self.running if request.background]:
+                self._yield(request)
         expected = Demand()
         for request in self.running:
             expected += self._expected(request)
         for request in sorted(self.waiting, key=lambda request: request.order):
+            if len(self.running) >= self._config.max_running:
+                return
             if not self._resume(request):
                 continue
             memory = request.sequence.memory
@@ -150,8 +155,6 @@ class Scheduler:
             expected += self._expected(request)
             if request.admitted_at is None:
                 request.admitted_at = time.monotonic()
-            if len(self.running) >= self._config.max_running:
-                return
 
     def _place(
         self, plan: Plan, to: list[Piece], request: Request, count: int, order: list[Request], placed: set[Request]
@@ -164,7 +167,8 @@ class Scheduler:
         while not self._make_room(memory.demand(piece.end)):
             victim = next((r for r in reversed(order) if r in self.running and r not in placed | {request}), None)
             if victim is not None:
-                self._preempt(victim)
+                self._yield(victim)
+                self.preemptions += 1
             elif placed:  # those go first; it may fit when they are done
                 return False
             else:
@@ -175,11 +179,11 @@ class Scheduler:
         placed.add(request)
         return True
 
-    def _preempt(self, request: Request) -> None:
+    def _yield(self, request: Request) -> None:
+        """Back to the queue. Its memory stays as it is, and where it is until somebody needs the room."""
         del self.running[request]
         request.sequence.memory.unpin()
         self.waiting[request] = None
-        self.preemptions += 1
 
     def _piece(self, request: Request, budget: int) -> int:
         sequence = request.sequence

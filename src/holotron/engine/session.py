@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
-from holotron.engine.api import Grammar, Mark, Result, SamplingParams, SessionBusy, SessionInfo, Span
+from holotron.engine.api import Grammar, Mark, Result, SamplingParams, SessionBusy, SessionInfo, Span, UnknownSession
 from holotron.engine.generation import Generation
 from holotron.engine.grammar import Matcher
 from holotron.engine.log import Log
@@ -127,6 +127,8 @@ class Session:
         return self.engine.post(run)
 
     def append_later(self, content: Log) -> None:
+        if self.closed:
+            raise UnknownSession(f"session {self.id!r} is closed")
         if self.busy:
             raise SessionBusy(f"session {self.id!r} is generating; wait for it or cancel it")
 

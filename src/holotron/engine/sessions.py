@@ -33,6 +33,7 @@ class Sessions:
         self.index = PrefixIndex(exact=pools.has_state)
         self.open_ones: dict[str, Sequence] = {}
         self.cached: dict[Sequence, None] = {}  # finished stateless requests, least recently used first
+        self.version = 0  # of the weights
         self.recomputed = 0
         self.evicted = 0
         self._config = config
@@ -252,7 +253,7 @@ class Sessions:
             return True
         if request.awaits is not None and request.awaits.coming:
             return False
-        found = self.index.find(sequence.log)
+        found = self.index.find(sequence.log, self.version)
         known = found.length if found is not None else 0
         junction, others = self.index.junction(sequence)
         ahead = [other for other in others if _will_pass(other, junction)]
@@ -297,7 +298,9 @@ class Sessions:
 def _will_pass(sequence: Sequence, position: int) -> bool:
     """It is being computed and has not come to this position yet."""
     request = sequence.request
-    return request is not None and request.admitted_at is not None and sequence.memory.length < position
+    if request is None or request.background or request.admitted_at is None:
+        return False
+    return sequence.memory.length < position
 
 
 def _best_ahead(sequence: Sequence, ahead: list[Sequence], junction: int, known: int) -> Awaited | None:

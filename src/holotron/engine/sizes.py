@@ -14,12 +14,9 @@ from holotron.model.model import Holotron
 
 def slots(decoder: DecoderConfig, config: EngineConfig) -> tuple[int, int]:
     """State rows and KV pages on the device."""
-    if decoder.layers("M"):
-        rows = config.state_rows
-        if rows < 2:
-            raise ConfigError("engine: state_rows must be at least 2: copying a state takes two")
-    else:
-        rows = 2 * config.max_running  # they hold nothing; enough never to be in the way
+    rows = config.state_rows if decoder.layers("M") else 0
+    if rows == 1:
+        raise ConfigError("engine: state_rows must be at least 2: copying a state takes two")
     pages = -(-config.kv_tokens // config.page_size) if decoder.layers("*") else 0
     return rows, pages
 

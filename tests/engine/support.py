@@ -1,0 +1,165 @@
+"""Very small models for the engine's tests, and the specification they are held to: the network run alone, on the whole
+log, with no cache of any kind."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from holotron.engine.api import EngineConfig, Result, SamplingParams, TokenEvent
+from holotron.engine.core import Core
+from holotron.engine.grammar import Matcher
+from holotron.engine.log import Log, Tile, TileSpan
+from holotron.engine.sequence import Request, Sequence
+from holotron.engine.text import TextStream
+from holotron.kernels.layout import Layout
+from holotron.model.config import (
+    AttentionConfig,
+    DecoderConfig,
+    MambaConfig,
+    MLPConfig,
+    ModelConfig,
+    ProjectorConfig,
+    TokenIds,
+    VisionConfig,
+)
+from holotron.model.model import Holotron
+from holotron.model.processor import ImageConfig, Processor, normalise
+
+VOCAB = 48
+PATTERNS = {"hybrid": "M*-M", "attention": "*-*", "mamba": "M-M"}
+TOKENS = TokenIds(image=40, image_start=41, image_end=42, bos=43, eos=(44,), first_unsampled=46)
+
+
+def micro_config(kind: str, vocab: int = VOCAB, tokens: TokenIds = TOKENS) -> ModelConfig:
+    pattern = PATTERNS[kind]
+    return ModelConfig(
+        name=f"micro-{kind}",
+        decoder=DecoderConfig(
+            vocab=vocab,
+            hidden=16,
+            pattern=pattern,
+            mamba=MambaConfig(heads=2, head_dim=8, state=4, groups=1, chunk=8) if "M" in pattern else None,
+            attention=AttentionConfig(heads=2, kv_heads=1, head_dim=8, rope_theta=None if kind == "hybrid" else 1e4)
+            if "*" in pattern
+            else None,
+            mlp=MLPConfig(24),
+            max_positions=1024,
+        ),
+        vision=VisionConfig(hidden=8, layers=1, heads=2, mlp=16, patch=4, grid=4, prefix=1),
+        projector=ProjectorConfig(16),
+        image=ImageConfig(tile_size=16, patch_size=4, max_tiles=4),
+        tokens=tokens,
+    )
+
+
+@functools.cache
+def micro_model(
+    kind: str = "hybrid", dtype: torch.dtype = torch.float64, vocab: int = VOCAB, tokens: TokenIds = TOKENS
+) -> Holotron:
+    """Random weights, large enough that every token depends visibly on all before it."""
+    generator = torch.Generator().manual_seed(7)
+    model = Holotron(micro_config(kind, vocab, tokens)).to(dtype).eval().requires_grad_(False)
+    for name, parameter in model.named_parameters():
+        if parameter.dim() > 1:
+            scale = 1.0 if "embed" in name else 1.5 / parameter.shape[-1] ** 0.5
+            noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+            parameter.copy_((noise * scale).to(parameter.dtype))
+    return model
+
+
+def byte_model(kind: str = "hybrid") -> tuple[Holotron, Processor]:
+    """A micro model that speaks bytes, with the processor for it."""
+    tokens = TokenIds(image=256, image_start=257, image_end=258, bos=259, eos=(260,), first_unsampled=264)
+    model = micro_model(kind, torch.float64, 272, tokens)
+    return model, Processor.for_bytes(model.config.image)
+
+
+def make_tile(number: int) -> Tile:
+    """The n-th of a few pictures."""
+    generator = torch.Generator().manual_seed(number)
+    pixels = torch.randint(0, 256, (3, 16, 16), dtype=torch.uint8, generator=generator)
+    return Tile(b"tile-%011d" % number, pixels)
+
+
+def image_log(tile: Tile) -> Log:
+    """A picture of one tile (four tokens) between its tags."""
+    return Log([41, 40, 40, 40, 40, 42], [TileSpan(1, 4, tile)])
+
+
+# ---------------------------------------------------------------------------------------------------- specification
+
+
+@torch.inference_mode()
+def logits_alone(model: Holotron, log: Log) -> Tensor:
+    """Logits after every token of the log, computed from nothing but the log."""
+    ids = torch.tensor(log.ids)
+    x = model.language_model.embed(ids)
+    for span in log.tiles:
+        rows = model.encode_tiles(normalise(span.tile.pixels[None], model.config.image, model.dtype))
+        x[span.start : span.end] = rows[span.offset : span.offset + span.count]
+    layout = Layout.build([len(log)])
+    return model.language_model.logits(model.language_model(x, layout))
+
+
+def assert_greedy(model: Holotron, log: Log, generated: int, tolerance: float = 0.0) -> None:
+    """The last `generated` tokens are what the model alone would have said (up to near ties)."""
+    if not generated:
+        return
+    logits = logits_alone(model, log)[-generated - 1 : -1].clone()
+    logits[:, model.config.tokens.first_unsampled :] = -torch.inf
+    logits[:, model.config.tokens.image] = -torch.inf
+    said = torch.tensor(log.ids[-generated:])
+    short = logits.max(-1).values - logits.gather(-1, said[:, None])[:, 0]
+    if tolerance == 0:
+        assert said.tolist() == logits.argmax(-1).tolist()
+    else:
+        assert short.max() <= tolerance, f"a token falls short of the best by {short.max():.2e}"
+
+
+# ------------------------------------------------------------------------------------------------------- driving
+
+
+GREEDY = SamplingParams(max_tokens=4, temperature=0, ignore_eos=True)
+
+
+class Asked:
+    """A request given to a core, and what came of it."""
+
+    def __init__(
+        self,
+        core: Core,
+        sequence: Sequence,
+        params: SamplingParams = GREEDY,
+        *,
+        matcher: Matcher | None = None,
+        processor: Processor | None = None,
+        deadline: float | None = None,
+    ) -> None:
+        self.events: list[TokenEvent] = []
+        self.result: Result | None = None
+        text = TextStream(processor.tokenizer if processor else None, params.stop)
+        seed = params.seed if params.seed is not None else 0
+        self.request = Request(sequence, params, seed, text, matcher, deadline, self._receive)
+        core.submit(self.request)
+
+    def _receive(self, events: list[TokenEvent], result: Result | None) -> None:
+        assert self.result is None, "nothing may come after the end"
+        self.events += events
+        self.result = result
+
+    def finished(self, core: Core, limit: int = 2000) -> Result:
+        for _ in range(limit):
+            if self.result is not None:
+                assert tuple(event.token for event in self.events) == self.result.tokens
+                return self.result
+            assert core.step() or self.result is not None, "the engine is idle but the request is not finished"
+        raise AssertionError("the request did not finish")
+
+
+def settings(**changes: object) -> EngineConfig:
+    small = EngineConfig(page_size=4, kv_tokens=512, state_rows=16, host_bytes=1 << 30, max_running=8, token_budget=32)
+    return replace(small, **changes)  # type: ignore[arg-type]
