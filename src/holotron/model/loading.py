@@ -94,6 +94,7 @@ def byte_processor(config: ModelConfig) -> Processor:
     limits = PromptLimits(max_tokens=config.decoder.max_positions)
     return Processor.for_bytes(
         config.image if sees else None,
+        template="turns" if config.name == BUNDLED else "chatml",
         limits=limits,
         image=tokens.image if sees else None,
         image_start=tokens.image_start if sees else None,

@@ -74,6 +74,31 @@ def holo2_8b() -> ModelConfig:
     )
 
 
+def holotron_mini() -> ModelConfig:
+    """The small policy: 11M parameters, bytes for tokens, one 320x320 tile (100 tokens) per screenshot.
+
+    Made for screens of about 160x160 CSS pixels at scale 2, where a letter is a patch wide. Reading small print is the
+    hard part, so the tower gets nearly half of the parameters. Three attention layers among the Mamba layers: copying a
+    string needs at least two.
+    """
+    return ModelConfig(
+        name="holotron-mini",
+        decoder=DecoderConfig(
+            vocab=320,
+            hidden=256,
+            pattern="M-M*-M*-M*-M-",
+            mamba=MambaConfig(heads=8, head_dim=64, state=64, groups=1, chunk=64),
+            attention=AttentionConfig(heads=4, kv_heads=2, head_dim=64),
+            mlp=MLPConfig(1024),
+            max_positions=16_384,
+        ),
+        vision=VisionConfig(hidden=256, layers=6, heads=8, mlp=1024, patch=16, grid=20, prefix=4),
+        projector=ProjectorConfig(512),
+        image=ImageConfig(tile_size=320, patch_size=16, max_tiles=1, use_thumbnail=False),
+        tokens=TokenIds(image=256, image_start=257, image_end=258, bos=259, eos=(260,), first_unsampled=None),
+    )
+
+
 def tiny() -> ModelConfig:
     """Every kind of part in a few hundred thousand parameters; bytes for tokens. For tests and first steps."""
     return ModelConfig(
@@ -131,6 +156,7 @@ def small_30m() -> ModelConfig:
 
 PRESETS = {
     "holotron-12b": holotron_12b,
+    "holotron-mini": holotron_mini,
     "nemotron-3-nano-30b-a3b": nemotron_3_nano_30b_a3b,
     "holo2-8b": holo2_8b,
     "small-30m": small_30m,

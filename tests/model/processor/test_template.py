@@ -4,12 +4,13 @@ import copy
 import json
 from functools import cache
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holotron.errors import ConfigError, InputError
-from holotron.model.processor import ChatTemplate
+from holotron.model.processor import ChatTemplate, ImageConfig, Processor
 
 SPECIAL = {"bos_token": "<s>", "eos_token": "<SPECIAL_12>", "unk_token": "<unk>"}
 BUILTIN = ["nemotron-vl", "chatml"]
@@ -254,3 +255,21 @@ def test_failures_inside_the_template_are_input_errors(source):
 def test_the_sandbox_holds(source):
     with pytest.raises((ConfigError, InputError)):
         ChatTemplate(source + "{{ 1 }}").render([{"role": "user", "content": "x"}])
+
+
+def test_turns_spends_one_token_per_change_of_speaker():
+    processor = Processor.for_bytes(ImageConfig(tile_size=64, patch_size=16, max_tiles=1), template="turns")
+    screen = {"type": "image", "image": np.zeros((64, 64, 3), np.uint8)}
+    first = processor.render([{"role": "user", "content": [{"type": "text", "text": "go\n"}, screen]}])
+    assert first.text == "<|user|>go\n<img><image></img><|assistant|>"
+    reply = [*processor.encode_text("click 001 002"), *processor.tokenizer.eos_ids]
+    after = processor.bridge([{"role": "user", "content": [screen]}], after=first.ids + reply)
+    assert after.text == "<|im_end|><|user|><img><image></img><|assistant|>"
+    whole = processor.render(
+        [
+            {"role": "user", "content": [{"type": "text", "text": "go\n"}, screen]},
+            {"role": "assistant", "content": "click 001 002"},
+            {"role": "user", "content": [screen]},
+        ]
+    )
+    assert first.ids + reply + after.ids == whole.ids

@@ -134,7 +134,7 @@ def test_byte_tokens_are_bytes():
     assert tokenizer.encode("Aé") == list("Aé".encode())
     assert (tokenizer.image_id, tokenizer.image_start_id, tokenizer.image_end_id) == (256, 257, 258)
     assert (tokenizer.bos_id, tokenizer.eos_ids) == (259, {260})
-    assert tokenizer.vocab_size == 264
+    assert tokenizer.vocab_size == 267
 
 
 def test_byte_tokens_make_room_for_ids_a_model_fixes():
@@ -142,7 +142,7 @@ def test_byte_tokens_make_room_for_ids_a_model_fixes():
     assert (tokenizer.image_id, tokenizer.bos_id, tokenizer.eos_ids) == (131_072, 1, {12})
     text = "".join(map(chr, range(300)))
     assert tokenizer.decode(tokenizer.encode(text)) == text
-    assert len({tokenizer.token_bytes[index] for index in range(131_075)}) == 256 + 8 + 1  # and the empty gaps
+    assert len({tokenizer.token_bytes[index] for index in range(131_075)}) == 256 + 11 + 1  # and the empty gaps
 
 
 def test_a_byte_tokenizer_without_bos_or_images():

@@ -86,11 +86,17 @@ class Processor:
 
     @classmethod
     def for_bytes(
-        cls, images: ImageConfig | None = None, *, limits: PromptLimits | None = None, **ids: Any
+        cls,
+        images: ImageConfig | None = None,
+        *,
+        template: str = "chatml",
+        limits: PromptLimits | None = None,
+        **ids: Any,
     ) -> Processor:
-        """For models without a vocabulary of their own: one token per byte, ChatML turns (see `byte_tokenizer`)."""
+        """For models without a vocabulary of their own: one token per byte (see `byte_tokenizer`), turns as the
+        built-in template has them."""
         tokenizer = byte_tokenizer(**ids)
-        return cls(tokenizer, ChatTemplate.builtin("chatml", tokenizer.special), images, limits=limits)
+        return cls(tokenizer, ChatTemplate.builtin(template, tokenizer.special), images, limits=limits)
 
     def save(self, path: str | Path) -> None:
         """Write everything `from_folder` reads but `config.json`, which belongs to the weights."""

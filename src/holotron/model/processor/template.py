@@ -104,10 +104,10 @@ class ChatTemplate:
 
     @classmethod
     def builtin(cls, name: str, special: Mapping[str, str] | None = None) -> ChatTemplate:
-        """A template of ours: `nemotron-vl` (Holotron-12B's format) or `chatml`."""
+        """A template of ours: `nemotron-vl` (Holotron-12B's format), `chatml`, or `turns` (small policies)."""
         file = resources.files(__package__) / "templates" / f"{name}.jinja"
         if not file.is_file():
-            raise ConfigError(f"there is no built-in chat template {name!r}; there are: nemotron-vl, chatml")
+            raise ConfigError(f"there is no built-in chat template {name!r}; there are: nemotron-vl, chatml, turns")
         return cls(file.read_text(encoding="utf-8"), special)
 
     def render(

@@ -209,7 +209,8 @@ def byte_tokenizer(
     bos: int | None = 259,
     eos: int = 260,
 ) -> Tokenizer:
-    """One token per byte and ChatML's control tokens, as a real `tokenizer.json`: for models that bring none.
+    """One token per byte and the control tokens of the templates `chatml` and `turns`, as a real `tokenizer.json`: for
+    models that bring none.
 
     Bytes take the lowest ids the control tokens leave free (0-255, in order, unless a model fixes those
     otherwise).
@@ -218,7 +219,8 @@ def byte_tokenizer(
     fixed = {token: index for token, index in wanted.items() if index is not None}
     free = (index for index in range(1 << 30) if index not in fixed.values())
     vocab = {char: next(free) for char, _ in sorted(_BYTE_OF_CHAR.items(), key=lambda pair: pair[1])}
-    fixed |= {token: next(free) for token in ("<|im_start|>", "<think>", "</think>")}
+    turns = ("<|im_start|>", "<think>", "</think>", "<|system|>", "<|user|>", "<|assistant|>")
+    fixed |= {token: next(free) for token in turns}
 
     # Control tokens sit in the model's vocabulary too: that is how `tokenizers` lets their ids be chosen.
     backend = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=vocab | fixed, merges=[]))
