@@ -8,6 +8,7 @@ import io
 import os
 import random
 import re
+from contextlib import asynccontextmanager
 
 import pytest
 from PIL import Image
@@ -54,6 +55,15 @@ def miniwob(run, pool):
     run(pool.release(environment))
 
 
+@asynccontextmanager
+async def leased(pool):
+    environment = await pool.acquire()
+    try:
+        yield environment
+    finally:
+        await pool.release(environment)
+
+
 def named(elements, text):
     return next(e for e in elements if e.hit and text in (e.text, e.value, e.id))
 
@@ -70,14 +80,13 @@ def test_there_are_125_registered_tasks_and_five_more_pages():
 
 def test_every_page_starts_with_a_goal_and_a_picture(run, pool):
     async def start(queue):
-        environment = await pool.acquire()
         goals = {}
-        while queue:
-            name = queue.pop()
-            observation = await environment.reset(task(name, seed=1))
-            goals[name] = environment.task.goal
-            assert observation.image_size == (160, 210)
-        await pool.release(environment)
+        async with leased(pool) as environment:
+            while queue:
+                name = queue.pop()
+                observation = await environment.reset(task(name, seed=1))
+                goals[name] = environment.task.goal
+                assert observation.image_size == (160, 210)
         return goals
 
     async def main():
@@ -140,14 +149,12 @@ def test_an_episode_is_the_same_whatever_came_before_it(run, pool, name):
         return trace
 
     async def main():
-        environment = await pool.acquire()
-        await environment.close()
-        fresh = await episode(environment, 3)
-        await episode(environment, 4)
-        again = await episode(environment, 3)
-        other = await episode(environment, 5)
-        await pool.release(environment)
-        return fresh, again, other
+        async with leased(pool) as environment:
+            await environment.close()
+            fresh = await episode(environment, 3)
+            await episode(environment, 4)
+            again = await episode(environment, 3)
+            return fresh, again, await episode(environment, 5)
 
     fresh, again, other = run(main())
     assert fresh == again
@@ -223,19 +230,17 @@ def test_a_list_and_a_date_field(run, miniwob):
 
 def test_copy_and_paste_in_sessions_side_by_side(run, pool):
     async def copy(seed):
-        environment = await pool.acquire()
-        await environment.reset(task("copy-paste", seed))
-        elements = await environment.dom()
-        area = next(e for e in elements if e.tag == "textarea")
-        field = next(e for e in elements if e.tag == "input" and e.type == "text")
-        await environment.step(Click(*area.center))
-        for keys in (("Control", "a"), ("Control", "c")):
-            await environment.step(PressKeys(keys))
-        await environment.step(Click(*field.center))
-        await environment.step(PressKeys(("Control", "v")))
-        result = await environment.step(Click(*named(elements, "Submit").center))
-        await pool.release(environment)
-        return result.reward
+        async with leased(pool) as environment:
+            await environment.reset(task("copy-paste", seed))
+            elements = await environment.dom()
+            area = next(e for e in elements if e.tag == "textarea")
+            field = next(e for e in elements if e.tag == "input" and e.type == "text")
+            await environment.step(Click(*area.center))
+            for keys in (("Control", "a"), ("Control", "c")):
+                await environment.step(PressKeys(keys))
+            await environment.step(Click(*field.center))
+            await environment.step(PressKeys(("Control", "v")))
+            return (await environment.step(Click(*named(elements, "Submit").center))).reward
 
     async def main():
         return await asyncio.gather(*(copy(seed) for seed in range(3)))
@@ -266,12 +271,9 @@ def test_an_unknown_task_is_an_error_and_so_is_acting_before_reset(run, pool, mi
             run(miniwob.reset(wrong))
 
     async def unprepared():
-        environment = await pool.acquire()
-        try:
+        async with leased(pool) as environment:
             await environment.close()
             await environment.step(Click(1, 1))
-        finally:
-            await pool.release(environment, broken=True)
 
     with pytest.raises(EnvironmentFault, match="reset"):
         run(unprepared())
@@ -335,19 +337,17 @@ def test_a_time_limit_is_kept_in_real_time_when_asked_for(run):
 
 def test_a_killed_renderer_is_a_fault_and_the_next_reset_works(run, pool):
     async def main():
-        environment = await pool.acquire()
-        await environment.close()
-        before = {p.pid for p in renderers_under(os.getpid())}
-        await environment.reset(task("click-button", 1))
-        for process in renderers_under(os.getpid()):
-            if process.pid not in before:
-                process.kill()
-        with pytest.raises(EnvironmentFault):
-            await environment.step(Click(80, 100))
-        await environment.reset(task("click-button", 1))
-        goal = environment.task.goal
-        await pool.release(environment)
-        return goal
+        async with leased(pool) as environment:
+            await environment.close()
+            before = {p.pid for p in renderers_under(os.getpid())}
+            await environment.reset(task("click-button", 1))
+            for process in renderers_under(os.getpid()):
+                if process.pid not in before:
+                    process.kill()
+            with pytest.raises(EnvironmentFault):
+                await environment.step(Click(80, 100))
+            await environment.reset(task("click-button", 1))
+            return environment.task.goal
 
     assert "button" in run(main())
 

@@ -12,7 +12,7 @@ import json
 import math
 import sys
 
-from holotron.envs.tab import Tab
+from holotron.envs.tab import Box, Tab
 from holotron.types import Action, Click, DoubleClick, Drag, Hover, PressKeys, RightClick, Scroll, Wait, Write
 
 MOST_OF_A_PAGE = 0.8  # how far a scroll without an amount goes, as a part of the view
@@ -23,23 +23,24 @@ class Refused(Exception):
     """The action was not done; the message tells the agent why."""
 
 
-async def perform(tab: Tab, action: Action) -> None:
-    """Do one in-page action. `Refused` when it makes no sense here."""
+async def perform(tab: Tab, action: Action, view: Box | None = None) -> None:
+    """Do one in-page action. `view` is the part of the viewport that the agent sees and counts coordinates from."""
+    view = view or Box(0, 0, tab.display.width, tab.display.height)
     match action:
         case Click(x, y):
-            await tab.click(*_inside(tab, x, y))
+            await tab.click(*_inside(view, x, y))
         case DoubleClick(x, y):
-            await tab.click(*_inside(tab, x, y), count=2)
+            await tab.click(*_inside(view, x, y), count=2)
         case RightClick(x, y):
-            await tab.click(*_inside(tab, x, y), button="right")
+            await tab.click(*_inside(view, x, y), button="right")
         case Hover(x, y):
-            await tab.move(*_inside(tab, x, y))
+            await tab.move(*_inside(view, x, y))
         case Drag(x1, y1, x2, y2):
-            await tab.drag(*_inside(tab, x1, y1), *_inside(tab, x2, y2))
+            await tab.drag(*_inside(view, x1, y1), *_inside(view, x2, y2))
         case Scroll():
-            await _scroll(tab, action)
+            await _scroll(tab, action, view)
         case Write():
-            await _write(tab, action)
+            await _write(tab, action, view)
         case PressKeys(keys):
             await _press(tab, keys)
         case Wait(seconds):
@@ -48,29 +49,28 @@ async def perform(tab: Tab, action: Action) -> None:
             raise Refused(f"{action.tool_name} is not possible here.")
 
 
-def _inside(tab: Tab, x: float, y: float) -> tuple[float, float]:
-    display = tab.display
-    if not (math.isfinite(x) and math.isfinite(y) and 0 <= x <= display.width and 0 <= y <= display.height):
-        raise Refused(f"The point ({x:g}, {y:g}) is outside the {display.width}x{display.height} view.")
-    return min(x, display.width - 0.01), min(y, display.height - 0.01)
+def _inside(view: Box, x: float, y: float) -> tuple[float, float]:
+    """The point in the viewport for a point in the view."""
+    if not (math.isfinite(x) and math.isfinite(y) and 0 <= x <= view.width and 0 <= y <= view.height):
+        raise Refused(f"The point ({x:g}, {y:g}) is outside the {view.width:g}x{view.height:g} view.")
+    return view.x + min(x, view.width - 0.01), view.y + min(y, view.height - 0.01)  # the far edges belong to it
 
 
-async def _scroll(tab: Tab, action: Scroll) -> None:
-    display = tab.display
-    x = display.width / 2 if action.x is None else action.x
-    y = display.height / 2 if action.y is None else action.y
+async def _scroll(tab: Tab, action: Scroll, view: Box) -> None:
+    x = view.width / 2 if action.x is None else action.x
+    y = view.height / 2 if action.y is None else action.y
     vertical = action.direction in ("up", "down")
-    amount = action.amount or MOST_OF_A_PAGE * (display.height if vertical else display.width)
+    amount = action.amount or MOST_OF_A_PAGE * (view.height if vertical else view.width)
     if not (math.isfinite(amount) and amount > 0):
         raise Refused(f"Cannot scroll by {action.amount:g} pixels.")
     signed = amount if action.direction in ("down", "right") else -amount
-    x, y = _inside(tab, x, y)
+    x, y = _inside(view, x, y)
     await tab.wheel(x, y, 0 if vertical else signed, signed if vertical else 0)
 
 
-async def _write(tab: Tab, action: Write) -> None:
+async def _write(tab: Tab, action: Write, view: Box) -> None:
     if action.x is not None and action.y is not None:
-        await tab.click(*_inside(tab, action.x, action.y))
+        await tab.click(*_inside(view, action.x, action.y))
     kind = await tab.evaluate(f"({_FOCUSED_KIND})()")
     if kind in ("value", "select"):  # dates, times, colours, lists: the field wants a value, not keys
         problem = await tab.evaluate(f"({_SET_VALUE})({json.dumps(action.content)})")

@@ -53,7 +53,7 @@ UNREGISTERED = frozenset({"moving-items", "simon-says", "chase-circle", "hover-s
 CARRIES_OVER = frozenset({
     "book-flight", "book-flight-nodelay", "click-collapsible", "click-collapsible-nodelay",
     "click-collapsible-2", "click-collapsible-2-nodelay", "click-scroll-list", "click-tab", "click-tab-2",
-    "click-tab-2-easy", "click-tab-2-medium", "click-tab-2-hard", "scroll-text", "scroll-text-2",
+    "click-tab-2-easy", "click-tab-2-medium", "click-tab-2-hard", "drag-cube", "scroll-text", "scroll-text-2",
     "search-engine", "simon-says", "use-colorwheel", "use-colorwheel-2", "use-spinner",
 })  # fmt: skip
 
@@ -136,7 +136,8 @@ class MiniWobEnvironment:
         self._browsers = browsers
         self._options = options
         self._display = Display(WIDTH, HEIGHT, options.scale, options.image_format)
-        self._top = INSTRUCTION if options.crop_instruction else 0
+        top = INSTRUCTION if options.crop_instruction else 0
+        self._view = Box(0, top, WIDTH, HEIGHT - top)  # the part of the viewport that is observed
         self._lease: Lease | None = None
         self._tab: Tab | None = None
         self._loaded: str | None = None  # the task whose page is open and sound
@@ -179,9 +180,9 @@ class MiniWobEnvironment:
             try:
                 with faults(f"doing {action.tool_name}"):
                     if isinstance(action, Drag):  # the hand arrives before it presses: no jump for pages to see
-                        await perform(self._open_tab, self._to_view(Hover(action.x1, action.y1)))
+                        await perform(self._open_tab, Hover(action.x1, action.y1), self._view)
                         await self._read(*ARRIVAL_TIME)
-                    await perform(self._open_tab, self._to_view(action))
+                    await perform(self._open_tab, action, self._view)
             except Refused as refusal:
                 self._notes.append(str(refusal))
         state = await self._read(*_page_time(action))
@@ -206,7 +207,7 @@ class MiniWobEnvironment:
 
     async def dom(self) -> list[dom.Element]:
         """Every visible element, in the coordinates of actions."""
-        return dom.parse(await self._open_tab.evaluate(dom.SCRIPT), top=self._top)
+        return dom.parse(await self._open_tab.evaluate(dom.SCRIPT), top=self._view.y)
 
     # --------------------------------------------------------------------------------------------- the inside
 
@@ -263,11 +264,8 @@ class MiniWobEnvironment:
         return state
 
     async def _look(self) -> Observation:
-        height = HEIGHT - self._top
-        clip = None
-        if self._top:
-            x, y = self._scroll
-            clip = Box(x, y + self._top, WIDTH, height)
+        view, (x, y) = self._view, self._scroll
+        clip = Box(x + view.x, y + view.y, view.width, view.height) if view.y else None
         image = await self._open_tab.screenshot(clip)
         notes, self._notes[:] = " ".join(self._notes), []
         with Image.open(io.BytesIO(image)) as opened:
@@ -276,18 +274,11 @@ class MiniWobEnvironment:
             image=image,
             mime=self._display.mime,
             image_size=size,
-            viewport=(WIDTH, height),
+            viewport=(int(view.width), int(view.height)),
             url=f"http://{SUITE}/miniwob/{self.task.name}.html",
             title=self.task.name,
             note=notes,
         )
-
-    def _to_view(self, action: Action) -> Action:
-        """From the coordinates of the observation to those of the viewport."""
-        if not self._top:
-            return action
-        moved = {name: getattr(action, name, None) for name in ("y", "y1", "y2")}
-        return dataclasses.replace(action, **{k: v + self._top for k, v in moved.items() if v is not None})
 
 
 def _page_time(action: Action) -> tuple[float, float]:
