@@ -34,6 +34,8 @@ import holotron.kernels.norm.triton as norm_triton
 import holotron.kernels.scan.reference as scan_reference
 import holotron.kernels.scan.triton as scan_triton
 from holotron.kernels.layout import Layout, Snapshot
+from holotron.kernels.scan import replay, triton_replay
+from holotron.kernels.scan.replay import Replay
 
 Result = tuple[str, float, float]
 BF16, FP16, FP32, FP8 = torch.bfloat16, torch.float16, torch.float32, torch.float8_e4m3fn
@@ -270,6 +272,51 @@ def check_scan(bench: Bench) -> Iterator[Result]:
         yield f"scan without memory {dtype}", error(out, reference), 2e-6 if dtype == FP32 else 2 * TOLERANCE[dtype]
 
 
+def check_replay(bench: Bench) -> Iterator[Result]:
+    """Steps from a ring against steps that write every state, in float64; rows start at different fillings, so that
+    they write their states at different times; then a flush of everything."""
+    s = bench.sizes
+    depth, layers, steps = 16, 2, 18 if bench.device == "cuda" else 6
+    for dtype in (FP32, bench.half):
+        layout = bench.layout(False, True)
+        rows, rows_S = 2 * layout.num_sequences + 2, layout.rows_S
+        states = bench.normal(rows, layers, s.heads, s.head_dim, s.state)
+        wide_state = states.double()
+        rings = Replay.allocate(
+            rows=rows,
+            layers=layers,
+            heads=s.heads,
+            head_dim=s.head_dim,
+            groups=s.groups,
+            state=s.state,
+            dtype=dtype,
+            device=bench.device,
+            depth=depth,
+        )
+        sizes = [rows, 1, depth, s.heads]
+        rings.x_RLWHP[:] = bench.normal(*rings.x_RLWHP.shape, dtype=dtype)
+        rings.B_RLWGN[:] = bench.normal(*rings.B_RLWGN.shape, dtype=dtype)
+        rings.dt_RLWH[:] = bench.normal(*sizes).exp() * 0.1
+        rings.decay_RLWH[:] = -rings.dt_RLWH * bench.normal(*sizes).exp()
+        filled = torch.arange(layout.num_sequences, device=bench.device, dtype=torch.int32)
+        rings.count_R[rows_S.long()] = (depth - 1 - 2 * filled) % depth
+        for layer in range(layers):
+            ring, state = rings.layer(layer), wide_state[:, layer]
+            state[rows_S.long()] = replay._caught_up(state[rows_S.long()], ring, rows_S.long())
+        worst = 0.0
+        for _ in range(steps):
+            inputs = scan_inputs(bench, layout.num_tokens, dtype)
+            for layer in range(layers):
+                y = scan_triton.state_space_scan(*inputs, states[:, layer], layout, rings.layer(layer))
+                ref = scan_reference.state_space_scan(*wide(*inputs), wide_state[:, layer], layout)
+                worst = max(worst, error(y, ref))
+            rings.advance(rows_S)
+        yield f"replay {dtype}: worst of {steps} steps", worst, TOLERANCE[dtype]
+        triton_replay.flush(states, rings, rows_S)
+        yield f"replay {dtype}: states after a flush", error(states, wide_state), 2e-6
+        yield f"replay {dtype}: counts after a flush", float(rings.count_R.abs().sum()), 0.0
+
+
 def check_attention(bench: Bench) -> Iterator[Result]:
     s = bench.sizes
     for dtype, kv_dtype in ((FP32, FP32), (bench.half, bench.half), (bench.half, FP8)):
@@ -304,6 +351,7 @@ CHECKS: dict[str, Callable[[Bench], Iterator[Result]]] = {
     "product": check_product,
     "conv": check_conv,
     "scan": check_scan,
+    "replay": check_replay,
     "attention": check_attention,
 }
 

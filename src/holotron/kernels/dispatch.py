@@ -46,10 +46,11 @@ def multiprocessors(device: torch.device) -> int:
 
 @functools.cache
 def roomy(device: torch.device) -> bool:
-    """Whether a block may use well over 100 KB of shared memory (A100, H100 and later; not L40S): deeper prefetching."""
+    """Whether a block may use well over 100 KB of shared memory (A100, H100 and later; not L40S): deep prefetching."""
     if device.type != "cuda":
         return True
-    return torch.cuda.get_device_properties(device).shared_memory_per_block_optin >= 160 * 1024
+    properties = torch.cuda.get_device_properties(device)
+    return properties.shared_memory_per_block_optin >= 160 * 1024  # type: ignore[attr-defined]
 
 
 def power_of_two(n: int) -> bool:

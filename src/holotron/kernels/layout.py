@@ -1,6 +1,6 @@
 """How a packed batch of tokens maps onto sequences and their memories.
 
-All tokens of an iteration lie in one long row, sequence after sequence, so that every matrix product sees one big matrix:
+All tokens of an iteration lie in one long row, sequence after sequence, so that a matrix product sees one big matrix:
 
     tokens      | a | b | c | d d d d d | e e e |        T = 11, S = 5, num_decodes = 3
                   \\__ __/    \\____ ____/
@@ -183,6 +183,10 @@ class Layout:
         token counted from the sequence's start. What one program of a kernel works on."""
         return self._table("tiles", size, self._tile)
 
+    def spans(self, size: int) -> Tensor:
+        """Like `tiles`, but cut at snapshots as well, int32 [2, spans]: first token of the batch, number of tokens."""
+        return self._table("spans", size, self._span)
+
     @property
     def marks(self) -> Marks:
         """The snapshots as device tables."""
@@ -200,6 +204,16 @@ class Layout:
         first = np.cumsum(count_P) - count_P
         begin = (np.arange(len(sequence)) - first[sequence]) * size
         return _upload([np.stack([sequence + self.num_decodes, begin]).astype(np.int32)], self.device)[0]
+
+    def _span(self, size: int) -> Tensor:
+        cuts = [(end.sequence, end.tokens) for end in self.ends if end.sequence >= self.num_decodes]
+        start_S = np.concatenate([[0], np.cumsum(self.lengths)])
+        after = np.asarray([start_S[s] + tokens for s, tokens in cuts], dtype=np.int32)
+        first = np.concatenate([[self.num_decodes], after[:-1]])
+        count = -(-(after - first) // size)
+        piece = np.repeat(np.arange(len(after)), count)
+        begin = first[piece] + (np.arange(len(piece)) - (np.cumsum(count) - count)[piece]) * size
+        return _upload([np.stack([begin, np.minimum(after[piece] - begin, size)]).astype(np.int32)], self.device)[0]
 
     def _mark(self, _: int) -> Marks:
         table = np.asarray(self.snapshots, dtype=np.int32).reshape(-1, 3)

@@ -96,13 +96,13 @@ def _decode(
     query = token * (KV_HEADS * GROUP) + kv * GROUP + head
     if SPLITS == 1:
         out_at = out_ptr + query[:, None] * HEAD_DIM + d[None, :]
-        y = acc / weight[:, None]
+        y = acc * (1.0 / weight)[:, None]
         tl.store(out_at, y.to(out_ptr.dtype.element_ty), (head < GROUP)[:, None])
     else:
         # A part is stored normalised, with the logarithm of its weight; an empty part has weight zero.
         part_at = part_ptr + (query * SPLITS + split)[:, None] * HEAD_DIM + d[None, :]
         safe = tl.where(weight > 0, weight, 1.0)
-        tl.store(part_at, acc / safe[:, None], (head < GROUP)[:, None])
+        tl.store(part_at, acc * (1.0 / safe)[:, None], (head < GROUP)[:, None])
         log_weight = tl.where(weight > 0, top + tl.log2(safe), float("-inf"))
         tl.store(weight_ptr + query * SPLITS + split, log_weight, head < GROUP)
 
@@ -127,9 +127,7 @@ def splits_for(sequences: int, kv_heads: int, most_tokens: int, device: torch.de
     return max(1, min(wanted, triton.cdiv(most_tokens, 4 * BLOCK), 64))
 
 
-def attend_tokens(
-    q_THD: Tensor, keys: Tensor, values: Tensor, out_THD: Tensor, layout: Layout, scale: float
-) -> None:
+def attend_tokens(q_THD: Tensor, keys: Tensor, values: Tensor, out_THD: Tensor, layout: Layout, scale: float) -> None:
     """The first `num_decodes` tokens look at their whole contexts and themselves."""
     sequences = layout.num_decodes
     _, heads, head_dim = q_THD.shape
@@ -164,6 +162,4 @@ def attend_tokens(
         num_warps=4,
     )
     if splits > 1:
-        _join[(sequences * heads,)](
-            part, weight, out_THD, head_dim, splits, next_power_of_two(splits), num_warps=1
-        )
+        _join[(sequences * heads,)](part, weight, out_THD, head_dim, splits, next_power_of_two(splits), num_warps=1)

@@ -1,7 +1,7 @@
 """Attention of prompt pieces to their paged contexts, in Triton: FlashAttention-2's loop over blocks of keys.
 
-A program owns a tile of queries of one head. Blocks that every query of the tile may see need no mask; only the last few,
-around the diagonal, do. Tiles further down a prompt see more and take longer, so they are started first.
+A program owns a tile of queries of one head. Blocks that every query of the tile may see need no mask; only the last
+few, around the diagonal, do. Tiles further down a prompt see more and take longer, so they are started first.
 """
 # mypy: disable-error-code="no-untyped-def"
 
@@ -127,14 +127,12 @@ def _prefill(
         acc, weight, top, q, scale, position, keys_ptr, values_ptr, pages_ptr, clear, end,
         page_size, stride_page, stride_token, HEAD_DIM, BLOCK, ALIGNED, True, STAGES,
     )  # fmt: skip
-    y = acc / weight[:, None]
+    y = acc * (1.0 / weight)[:, None]
     out_at = out_ptr + token[:, None] * (HEADS * HEAD_DIM) + head * HEAD_DIM + d[None, :]
     tl.store(out_at, y.to(out_ptr.dtype.element_ty), real)
 
 
-def attend_prompts(
-    q_THD: Tensor, keys: Tensor, values: Tensor, out_THD: Tensor, layout: Layout, scale: float
-) -> None:
+def attend_prompts(q_THD: Tensor, keys: Tensor, values: Tensor, out_THD: Tensor, layout: Layout, scale: float) -> None:
     """Every token after the decodes looks at its sequence's context and the tokens before it in its piece."""
     _, heads, head_dim = q_THD.shape
     sixteen_bit = q_THD.element_size() == 2

@@ -1,7 +1,7 @@
 """Causal convolution + SiLU in Triton: one launch for a mixed batch, memory updated in place.
 
 A program slides over one tile of one sequence (a decode is a tile of one token) for a block of channels, with the last
-inputs in registers, so that every input is read once. The tiles of a prompt run in any order; only the first one touches
+inputs in registers, so that every input is read once. The tiles of a prompt run in any order; only the first touches
 the sequence's row: it starts from the old memory and afterwards writes the new one, taken from the prompt's last inputs.
 """
 # mypy: disable-error-code="no-untyped-def"
@@ -105,7 +105,7 @@ def _causal_conv(
         x1 = x2
         x2 = x3
 
-    if HAS_STATE:
+    if HAS_STATE:  # noqa: SIM102 (one is known when the kernel is compiled, the other when it runs)
         if begin == 0:
             if unit >= num_decodes:
                 for m in range(tl.load(first_ptr + sequence), tl.load(first_ptr + sequence + 1)):

@@ -27,9 +27,7 @@ def to_fp8(y, scale):
 
 
 @triton.jit
-def _quantize(
-    x_ptr, out_ptr, scale_ptr, stride, WIDTH: tl.constexpr, BLOCK: tl.constexpr, RELU2: tl.constexpr
-):
+def _quantize(x_ptr, out_ptr, scale_ptr, stride, WIDTH: tl.constexpr, BLOCK: tl.constexpr, RELU2: tl.constexpr):
     """One row: find its largest magnitude, then scale and round it. The second read comes from the cache."""
     row = tl.program_id(0).to(tl.int64)
     x_ptr += row * stride

@@ -6,9 +6,10 @@ from torch import Tensor
 
 from holotron.kernels.dispatch import use_triton
 from holotron.kernels.layout import Layout
-from holotron.kernels.scan import reference
+from holotron.kernels.scan import reference, replay
+from holotron.kernels.scan.replay import Replay, Ring
 
-__all__ = ["state_space_scan"]
+__all__ = ["Replay", "Ring", "flush", "state_space_scan"]
 
 
 def state_space_scan(
@@ -22,16 +23,24 @@ def state_space_scan(
     state_RHPN: Tensor | None,
     layout: Layout,
     chunk: int = 128,
+    ring: Ring | None = None,
 ) -> Tensor:
     """S <- exp(dt A) S + dt x B^T and y = S C + D x for every token, continuing from and updating the rows of
-    `state_RHPN`. `dt` is raw; softplus(dt + dt_bias) happens inside. `chunk` only concerns the reference."""
+    `state_RHPN`. `dt` is raw; softplus(dt + dt_bias) happens inside. `chunk` only concerns the reference.
+    With a `ring`, decodes mostly leave the state as it is (see `replay`); prompts need rows that have been flushed."""
     if use_triton(x_THP, dt_TH, A_H, D_H):
         from holotron.kernels.scan import triton
 
         if triton.supported(x_THP, B_TGN):
-            return triton.state_space_scan(
-                x_THP, dt_TH, dt_bias_H, A_H, B_TGN, C_TGN, D_H, state_RHPN, layout
-            )
-    return reference.state_space_scan(
-        x_THP, dt_TH, dt_bias_H, A_H, B_TGN, C_TGN, D_H, state_RHPN, layout, chunk
-    )
+            return triton.state_space_scan(x_THP, dt_TH, dt_bias_H, A_H, B_TGN, C_TGN, D_H, state_RHPN, layout, ring)
+    return reference.state_space_scan(x_THP, dt_TH, dt_bias_H, A_H, B_TGN, C_TGN, D_H, state_RHPN, layout, chunk, ring)
+
+
+def flush(state_RLHPN: Tensor, rings: Replay, rows_S: Tensor) -> None:
+    """Bring the states of some rows up to date in all layers and empty their rings: before a prompt, a copy, a swap."""
+    if use_triton(state_RLHPN):
+        from holotron.kernels.scan import triton_replay
+
+        triton_replay.flush(state_RLHPN, rings, rows_S)
+    else:
+        replay.flush(state_RLHPN, rings, rows_S)

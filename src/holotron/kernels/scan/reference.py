@@ -17,6 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from holotron.kernels.layout import Chunks, Layout
+from holotron.kernels.scan import replay
+from holotron.kernels.scan.replay import Ring
 
 
 def state_space_scan(
@@ -30,6 +32,7 @@ def state_space_scan(
     state_RHPN: Tensor | None,
     layout: Layout,
     chunk: int = 128,
+    ring: Ring | None = None,
 ) -> Tensor:
     """Run the scan for a packed batch; `state_RHPN` (fp32 or wider) is read and updated in place at the batch's rows.
     Snapshots named in the layout are written to their rows.
@@ -43,7 +46,12 @@ def state_space_scan(
     if d == 0:
         return _chunked(x_THP, dt, A, B_TGN, C_TGN, D, state_RHPN, layout, chunk)
     assert state_RHPN is not None, "a decode needs a state"
-    y = _recurrent(x_THP[:d], dt[:d], A, B_TGN[:d], C_TGN[:d], D, state_RHPN, layout.rows[:d])
+    if ring is None:
+        y = _recurrent(x_THP[:d], dt[:d], A, B_TGN[:d], C_TGN[:d], D, state_RHPN, layout.rows[:d])
+    else:
+        y = replay.step(
+            x_THP[:d], dt_TH[:d], dt_bias_H, A, B_TGN[:d], C_TGN[:d], D, state_RHPN, ring, layout.rows_S[:d]
+        )
     if d == layout.num_sequences:
         return y
     rest = layout.prefill_part
@@ -63,7 +71,7 @@ def _recurrent(
 ) -> Tensor:
     """One token for each of B sequences."""
     batch, heads, head_dim = x_BHP.shape
-    groups, n = B_BGN.shape[1:]
+    groups = B_BGN.shape[1]
     dtype = dt_BH.dtype
     # A contiguous run of rows is updated where it lies; scattered rows are gathered and put back.
     run = rows == tuple(range(rows[0], rows[0] + batch))

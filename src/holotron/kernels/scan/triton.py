@@ -4,7 +4,8 @@ import torch
 from torch import Tensor
 
 from holotron.kernels.layout import Layout
-from holotron.kernels.scan import triton_prefill
+from holotron.kernels.scan import triton_prefill, triton_replay
+from holotron.kernels.scan.replay import Ring
 from holotron.kernels.scan.triton_decode import step_tokens
 from holotron.kernels.scan.triton_prefill import scan_prompts
 
@@ -24,11 +25,15 @@ def state_space_scan(
     D_H: Tensor,
     state_RHPN: Tensor | None,
     layout: Layout,
+    ring: Ring | None = None,
 ) -> Tensor:
     y_THP = torch.empty(x_THP.shape, dtype=x_THP.dtype, device=x_THP.device)
     if layout.num_decodes:
         assert state_RHPN is not None, "a decode needs a state"
-        step_tokens(x_THP, dt_TH, dt_bias_H, A_H, B_TGN, C_TGN, D_H, state_RHPN, y_THP, layout)
+        if ring is None:
+            step_tokens(x_THP, dt_TH, dt_bias_H, A_H, B_TGN, C_TGN, D_H, state_RHPN, y_THP, layout)
+        else:
+            triton_replay.step_tokens(x_THP, dt_TH, dt_bias_H, A_H, B_TGN, C_TGN, D_H, state_RHPN, ring, y_THP, layout)
     if layout.num_prefills:
         scan_prompts(x_THP, dt_TH, dt_bias_H, A_H, B_TGN, C_TGN, D_H, state_RHPN, y_THP, layout)
     return y_THP

@@ -1,9 +1,9 @@
 """The chunked scan in Triton: one launch, the state never leaves the chip between chunks.
 
 A program walks one sequence for one head, CHUNK tokens at a time, with the head's state in registers. The textbook form
-runs the chunks in parallel and passes states through device memory in five launches; with 128 heads there is parallelism
-enough without that, and a state is as large as the inputs that made it, so not writing it saves more than half of all
-traffic. The price is that each head multiplies C B^T for itself instead of sharing it with its group.
+runs the chunks in parallel and passes states through device memory in five launches; with 128 heads there is enough
+parallelism without that, and a chunk's state is larger than the inputs that made it, so not writing it saves most of
+the traffic. The price is that each head multiplies C B^T for itself instead of sharing it with its group.
 
 Per chunk, with a_t = dt_t A summed from the chunk's start (s_t):
     y_t   = exp(s_t) C_t S + sum_{u<=t} exp(s_t - s_u) dt_u (C_t . B_u) x_u + D x_t
@@ -19,12 +19,43 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from holotron.kernels.dispatch import next_power_of_two, power_of_two, roomy
+from holotron.kernels.dispatch import power_of_two, roomy, two_powers
 from holotron.kernels.layout import Layout
-from holotron.kernels.scan.triton_decode import softplus
+from holotron.kernels.triton_math import LOG2E, softplus
 
 CHUNK = 64  # as tall as one Hopper matrix instruction; larger chunks do more work inside (it grows with the square)
-LOG2E: tl.constexpr = tl.constexpr(1.4426950408889634)
+
+
+@triton.jit(do_not_specialize=["num_spans"], do_not_specialize_on_alignment=["spans_ptr"])
+def _decays(
+    dt_ptr,
+    dt_bias_ptr,
+    A_ptr,
+    spans_ptr,
+    upto_ptr,
+    into_ptr,
+    num_spans,
+    tokens,
+    stride_dt,
+    HEADS: tl.constexpr,
+    CHUNK: tl.constexpr,
+    BLOCK_H: tl.constexpr,
+):
+    """For every token, as powers of two: the decay from its chunk's start up to and with it (`upto`), and the same less
+    its step size (`into`), so that exp2(upto[t] - into[u]) = decay from u to t, times dt[u]."""
+    span = tl.program_id(0)
+    first = tl.load(spans_ptr + span).to(tl.int64)
+    count = tl.load(spans_ptr + num_spans + span)
+    within = tl.arange(0, CHUNK)
+    head = tl.program_id(1) * BLOCK_H + tl.arange(0, BLOCK_H)
+    real = (within < count)[:, None] & (head < HEADS)[None, :]
+    dt = tl.load(dt_ptr + (first + within)[:, None] * stride_dt + head[None, :], real, other=0.0).to(tl.float32)
+    dt = softplus(dt + tl.load(dt_bias_ptr + head, head < HEADS, other=0.0).to(tl.float32)[None, :])
+    A = tl.load(A_ptr + head, head < HEADS, other=0.0).to(tl.float32) * LOG2E
+    upto = tl.cumsum(dt * A[None, :], axis=0)
+    at = head[None, :] * tokens.to(tl.int64) + (first + within)[:, None]
+    tl.store(upto_ptr + at, upto, real)
+    tl.store(into_ptr + at, upto - tl.log2(dt), real)
 
 
 @triton.jit
@@ -75,20 +106,17 @@ def _store_state(
     state_ptr, state_NP, FIRST: tl.constexpr, WIDTH: tl.constexpr, HEAD_DIM: tl.constexpr, N: tl.constexpr
 ):
     p = FIRST + tl.arange(0, WIDTH)[None, :]
-    tl.store(
-        state_ptr + p * N + tl.arange(0, N)[:, None], state_NP.to(state_ptr.dtype.element_ty), p < HEAD_DIM
-    )
+    tl.store(state_ptr + p * N + tl.arange(0, N)[:, None], state_NP.to(state_ptr.dtype.element_ty), p < HEAD_DIM)
 
 
 @triton.jit(
     do_not_specialize=["num_decodes"],
-    do_not_specialize_on_alignment=["starts_ptr", "rows_ptr", "first_ptr", "tokens_ptr", "row_ptr"],
+    do_not_specialize_on_alignment=["starts_ptr", "rows_ptr", "first_ptr", "marks_ptr", "spare_ptr"],
 )
 def _scan(
     x_ptr,
-    dt_ptr,
-    dt_bias_ptr,
-    A_ptr,
+    upto_ptr,
+    into_ptr,
     B_ptr,
     C_ptr,
     D_ptr,
@@ -97,11 +125,11 @@ def _scan(
     starts_ptr,
     rows_ptr,
     first_ptr,
-    tokens_ptr,
-    row_ptr,
+    marks_ptr,
+    spare_ptr,
     num_decodes,
+    tokens,
     stride_xt,
-    stride_dt,
     stride_bt,
     stride_ct,
     stride_r,
@@ -125,9 +153,8 @@ def _scan(
     y_ptr += start * (HEADS * HEAD_DIM) + head * HEAD_DIM
     B_ptr += start * stride_bt + group * N
     C_ptr += start * stride_ct + group * N
-    dt_ptr += start * stride_dt + head
-    dt_bias = tl.load(dt_bias_ptr + head).to(tl.float32)
-    A = tl.load(A_ptr + head).to(tl.float32) * LOG2E  # decays as powers of two
+    upto_ptr += start + head * tokens.to(tl.int64)
+    into_ptr += start + head * tokens.to(tl.int64)
     D = tl.load(D_ptr + head).to(tl.float32)
 
     state_ptr += head * (HEAD_DIM * N)
@@ -150,23 +177,22 @@ def _scan(
     while mark <= last:
         end = length
         if mark < last:
-            end = tl.load(tokens_ptr + mark)
+            end = tl.load(marks_ptr + mark)
         for at in tl.range(begin, end, CHUNK, num_stages=STAGES):
             real = within < end - at
             skip = tl.cast(at, tl.int64)  # a long prompt has more elements than 32 bits can count
-            dt = tl.load(dt_ptr + skip * stride_dt + within * stride_dt, real, other=0.0).to(tl.float32)
-            dt = tl.where(real, softplus(dt + dt_bias), 0.0)
-            upto = tl.cumsum(dt * A, axis=0)
-            over_chunk = tl.sum(dt * A, axis=0)
+            upto = tl.load(upto_ptr + at + within, real, other=float("-inf"))
+            into = tl.load(into_ptr + at + within, real, other=float("inf"))
+            over_chunk = tl.load(upto_ptr + tl.minimum(at + CHUNK, end) - 1)
             C_at = C_ptr + skip * stride_ct + within[:, None] * stride_ct + n[None, :]
             C = tl.load(C_at, real[:, None], other=0.0)
             B_at = B_ptr + skip * stride_bt + within[:, None] * stride_bt + n[None, :]
             B = tl.load(B_at, real[:, None], other=0.0)
-            decay = tl.exp2(tl.where(causal, upto[:, None] - upto[None, :], float("-inf")))
-            mix = tl.dot(C, tl.trans(B), input_precision=PRECISION) * decay * dt[None, :]
+            weight = tl.exp2(tl.where(causal, upto[:, None] - into[None, :], float("-inf")))
+            mix = tl.dot(C, tl.trans(B), input_precision=PRECISION) * weight
             mix = mix.to(x_ptr.dtype.element_ty)
             from_start = tl.exp2(upto)
-            to_end = tl.exp2(over_chunk - upto) * dt
+            to_end = tl.exp2(over_chunk - into)
             x_at = x_ptr + skip * stride_xt
             y_at = y_ptr + skip * (HEADS * HEAD_DIM)
             left = _columns(
@@ -180,7 +206,7 @@ def _scan(
                 )  # fmt: skip
         if HAS_STATE:
             if mark < last:
-                row = tl.load(row_ptr + mark).to(tl.int64)
+                row = tl.load(spare_ptr + mark).to(tl.int64)
             else:
                 row = tl.load(rows_ptr + sequence).to(tl.int64)
             _store_state(state_ptr + row * stride_r, left, 0, LEFT, HEAD_DIM, N)
@@ -188,15 +214,6 @@ def _scan(
                 _store_state(state_ptr + row * stride_r, right, LEFT, RIGHT, HEAD_DIM, N)
         begin = end
         mark += 1
-
-
-def columns(head_dim: int) -> tuple[int, int]:
-    """Two powers of two that cover a head's columns: 80 = 64 + 16, 64 = 64 + 0, 96 = 64 + 32, 10 -> 16 + 0."""
-    left = next_power_of_two(head_dim + 1) // 2
-    rest = head_dim - left
-    if left < 16 or next_power_of_two(rest) == left:  # too small to cut, or nearly the next power anyway
-        return max(next_power_of_two(head_dim), 16), 0
-    return left, max(next_power_of_two(rest), 16) if rest else 0
 
 
 def supported(head_dim: int, state: int) -> bool:
@@ -216,16 +233,33 @@ def scan_prompts(
     layout: Layout,
 ) -> None:
     """Scan every sequence after the decodes; writes their part of `y_THP` and their rows of the state."""
-    _, heads, head_dim = x_THP.shape
+    tokens, heads, head_dim = x_THP.shape
     groups, n = B_TGN.shape[1:]
-    left, right = columns(head_dim)
-    state = state_RHPN if state_RHPN is not None else x_THP
     sixteen_bit = x_THP.element_size() == 2
-    _scan[(heads, layout.num_prefills)](
-        x_THP,
+    chunk = CHUNK if sixteen_bit else 16  # fp32 has no matrix instruction; small tiles fit the registers
+    spans = layout.spans(chunk)
+    upto, into = torch.empty((2, heads, tokens), dtype=torch.float32, device=x_THP.device)
+    _decays[(spans.shape[1], triton.cdiv(heads, 32))](
         dt_TH,
         dt_bias_H,
         A_H,
+        spans,
+        upto,
+        into,
+        spans.shape[1],
+        tokens,
+        dt_TH.stride(0),
+        heads,
+        chunk,
+        32,
+        num_warps=4,
+    )
+    left, right = two_powers(head_dim, least=16)
+    state = state_RHPN if state_RHPN is not None else x_THP
+    _scan[(heads, layout.num_prefills)](
+        x_THP,
+        upto,
+        into,
         B_TGN,
         C_TGN,
         D_H,
@@ -235,8 +269,8 @@ def scan_prompts(
         layout.rows_S,
         *layout.marks,
         layout.num_decodes,
+        tokens,
         x_THP.stride(0),
-        dt_TH.stride(0),
         B_TGN.stride(0),
         C_TGN.stride(0),
         state.stride(0),
@@ -246,7 +280,7 @@ def scan_prompts(
         n,
         left,
         right,
-        CHUNK if sixteen_bit else 16,
+        chunk,
         state_RHPN is not None,
         "tf32" if sixteen_bit else "ieee",  # only fp32 inputs look at this
         2 if sixteen_bit and roomy(x_THP.device) else 1,
