@@ -1,0 +1,93 @@
+"""`holotron serve`: a model behind an OpenAI-compatible API with sessions."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer()
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def serve(
+    context: typer.Context,
+    model: Annotated[
+        str | None,
+        typer.Argument(help="Hub id, folder, or preset with random weights; nothing: the bundled small model."),
+    ] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on. [default: 127.0.0.1]")] = None,
+    port: Annotated[int | None, typer.Option(help="[default: 8000]")] = None,
+    device: Annotated[str | None, typer.Option(help="cuda, cpu, ... [default: the GPU if there is one]")] = None,
+    dtype: Annotated[str | None, typer.Option(help="float32, bfloat16, float16. [default: the checkpoint's]")] = None,
+    sessions: Annotated[int | None, typer.Option(help="Sessions to hold on the device at once.")] = None,
+    context_length: Annotated[
+        int | None, typer.Option("--context", help="Tokens per session to plan for. [default: 16384]")
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help="Settings in a TOML file.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print all settings, resolved, and stop.")] = False,
+) -> None:
+    """Serve a model: OpenAI-compatible API with sessions.
+
+    Every setting can be given in a TOML file (--config), in the environment (HOLOTRON_SERVER__PORT=8001) and as a flag
+    (--server.port 8001); later ones win. --dry-run lists them all.
+    """
+    try:
+        from holotron.server import layers
+    except ImportError as error:
+        from holotron.errors import MissingDependency
+
+        raise MissingDependency.extra(error.name or "fastapi", "serve") from None
+
+    short = {
+        "model.source": model,
+        "server.host": host,
+        "server.port": port,
+        "model.device": device,
+        "model.dtype": dtype,
+        "memory.sessions": sessions,
+        "memory.context": context_length,
+    }
+    resolved = layers.resolve(
+        layers.from_file(config) if config is not None else {},
+        layers.from_environment(os.environ),
+        {key: layers.Value(value, "command line") for key, value in short.items() if value is not None},
+        layers.from_flags(context.args),
+    )
+    if dry_run:
+        print(_listing(resolved))
+        return
+    from holotron.server.run import serve as run
+
+    run(resolved.settings)
+
+
+def _listing(resolved: Any) -> str:
+    """The settings as TOML that could be saved and used, with the origin of what is not a default."""
+    from holotron.server.run import planned_engine
+
+    tree = resolved.settings.model_dump(mode="json")
+    engine = planned_engine(resolved.settings)
+    tree["engine"] = {name: getattr(engine, name) for name in tree["engine"]}
+    lines: list[str] = []
+    for section, values in tree.items():
+        lines += ["", f"[{section}]"]
+        for name, value in values.items():
+            origin = resolved.origins.get(f"{section}.{name}")
+            text = f"# {name} = none" if value is None else f"{name} = {_toml(value)}"
+            lines.append(text + (f"  # {origin}" if origin else ""))
+    return "\n".join(lines).strip()
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return "[" + ", ".join(_toml(item) for item in value) + "]"
+    return (
+        str(value)
+        if isinstance(value, int | float)
+        else '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'
+    )

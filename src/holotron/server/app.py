@@ -1,0 +1,126 @@
+"""The application: routes, and how errors become answers.
+
+service = Service(settings)
+app = create_app(service)
+service.become_ready(Loaded(engine, processor, "holotron-12b"))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
+
+from holotron import __version__
+from holotron.errors import HolotronError
+from holotron.server.bodies import body_of
+from holotron.server.chat import chat_completions
+from holotron.server.completions import completions
+from holotron.server.errors import ApiError, invalid, translated
+from holotron.server.middleware import ApiKeys, RequestContext
+from holotron.server.openapi import document, takes
+from holotron.server.replies import Json
+from holotron.server.service import Service
+from holotron.server.sessions import VERSION, router
+from holotron.server.wire import ChatRequest, CompletionRequest
+
+Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+
+
+def create_app(service: Service, lifespan: Lifespan | None = None) -> FastAPI:
+    app = FastAPI(
+        title="holotron",
+        version=__version__,
+        description="OpenAI-compatible API with sessions.",
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.service = service
+    app.openapi = lambda: document(app)  # type: ignore[method-assign]
+    app.add_middleware(ApiKeys, keys=service.settings.api_keys())
+    app.add_middleware(RequestContext, service=service)  # added last, so outermost
+    app.add_exception_handler(ApiError, _answer)
+    app.add_exception_handler(HolotronError, _answer)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http)
+    _add_routes(app, service)
+    app.include_router(router)
+    return app
+
+
+def _add_routes(app: FastAPI, service: Service) -> None:
+    @app.post("/v1/chat/completions", openapi_extra=takes(ChatRequest), tags=["openai"])
+    async def chat(http: Request, request: Annotated[ChatRequest, Depends(body_of(ChatRequest))]) -> Response:
+        return await chat_completions(service, request, http, http.scope["owner"])
+
+    @app.post("/v1/completions", openapi_extra=takes(CompletionRequest), tags=["openai"])
+    async def complete(
+        http: Request, request: Annotated[CompletionRequest, Depends(body_of(CompletionRequest))]
+    ) -> Response:
+        return await completions(service, request, http, http.scope["owner"])
+
+    @app.get("/v1/models", tags=["openai"])
+    async def models() -> Json:
+        return {"object": "list", "data": [_model(service)]}
+
+    @app.get("/v1/models/{model:path}", tags=["openai"])
+    async def model(model: str) -> Json:
+        service.serving(model)
+        return _model(service)
+
+    @app.get("/health", tags=["operation"])
+    @app.get("/health/ready", tags=["operation"])
+    async def ready() -> Response:
+        return JSONResponse({"status": service.stage}, 200 if service.stage == "ready" else 503)
+
+    @app.get("/health/live", tags=["operation"])
+    async def live() -> Json:
+        return {"status": "alive"}
+
+    @app.get("/metrics", tags=["operation"])
+    async def metrics() -> Response:
+        stats = await service.loaded.engine.aio.stats() if service.loaded is not None else None
+        return Response(service.metrics.text(stats), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def _model(service: Service) -> Json:
+    loaded = service.serving()
+    return {
+        "id": loaded.name,
+        "object": "model",
+        "created": service.created,
+        "owned_by": "holotron",
+        "max_model_len": loaded.engine.context_limit,
+        "capabilities": {
+            "sessions": {"version": VERSION, "fork": True, "rewind": True, "compact": True},
+            "images": loaded.sees,
+            "remote_images": loaded.sees and service.settings.images.allow_remote,
+            "response_formats": ["text", "json_object", "json_schema", "regex"],
+        },
+    }
+
+
+async def _answer(http: Request, error: Exception) -> Response:
+    answer = translated(error)
+    if answer.status == 500:
+        raise error  # to be logged where everything unexpected is
+    return JSONResponse(answer.body(), answer.status, answer.headers())
+
+
+async def _invalid(http: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    return await _answer(http, invalid(error.errors()))
+
+
+async def _http(http: Request, error: Any) -> Response:
+    """Starlette's own: no such route, wrong method."""
+    message = f"{http.method} {http.url.path}: {error.detail}"
+    return await _answer(
+        http, ApiError(error.status_code, message, code="not_found" if error.status_code == 404 else None)
+    )

@@ -1,0 +1,76 @@
+"""From a request's fields to what the engine and the processor take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from holotron.engine.api import SamplingParams
+from holotron.server.errors import ApiError
+from holotron.server.settings import ReplySettings
+from holotron.server.wire import ChatRequest, CompletionRequest, GenerationFields, Message, Tool
+
+# Names of `Processor.render`'s own parameters, and what a template must not be talked out of.
+_TAKEN = {"messages", "tools", "add_generation_prompt", "after"}
+
+
+def sampling_of(request: ChatRequest | CompletionRequest, defaults: ReplySettings, context: int) -> SamplingParams:
+    limit = request.max_tokens or defaults.max_tokens or context
+    if isinstance(request, ChatRequest):
+        limit = request.max_completion_tokens or limit
+        top = request.top_logprobs or 0
+        if top and not request.logprobs:
+            raise ApiError(400, "top_logprobs needs logprobs: true", param="top_logprobs")
+    else:
+        top = request.logprobs or 0
+    stop = [request.stop] if isinstance(request.stop, str) else request.stop or []
+    return SamplingParams(
+        max_tokens=min(limit, context),
+        temperature=defaults.temperature if request.temperature is None else request.temperature,
+        top_k=max(0, request.top_k or 0),
+        top_p=1.0 if request.top_p is None else request.top_p,
+        min_p=request.min_p or 0.0,
+        seed=None if request.seed is None else request.seed % 2**63,
+        stop=tuple(stop),
+        stop_token_ids=tuple(request.stop_token_ids or ()),
+        ignore_eos=request.ignore_eos,
+        top_logprobs=top,
+    )
+
+
+def choices_of(request: GenerationFields, limit: int, prompts: int = 1) -> int:
+    n = request.n or 1
+    if n * prompts > limit:
+        raise ApiError(400, f"{n * prompts} choices were asked for; the limit is {limit}", param="n")
+    return n
+
+
+@dataclass(frozen=True)
+class Rendering:
+    """How messages are to be written: the arguments of `Processor.render` and `bridge` but the messages."""
+
+    thinking: bool
+    variables: dict[str, Any]
+
+
+def rendering_of(variables: dict[str, Any] | None, effort: str | None, *, thinking: bool) -> Rendering:
+    """`chat_template_kwargs.enable_thinking` decides, then `reasoning_effort`, then the server's own setting."""
+    given = dict(variables or {})
+    if taken := _TAKEN & set(given):
+        raise ApiError(400, f"chat_template_kwargs may not set {min(taken)!r}", param="chat_template_kwargs")
+    if effort is not None:
+        thinking = effort != "none"
+        given.setdefault("reasoning_effort", effort)
+    for name in ("thinking", "enable_thinking"):
+        if name in given:
+            thinking = bool(given.pop(name))
+    return Rendering(thinking, given)
+
+
+def plain_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    return [message.model_dump(exclude_none=True) for message in messages]
+
+
+def plain_tools(tools: Sequence[Tool] | None) -> list[dict[str, Any]] | None:
+    return [tool.model_dump(exclude_none=True) for tool in tools] if tools else None

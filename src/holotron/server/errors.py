@@ -1,0 +1,85 @@
+"""Errors as clients of OpenAI's API know them: a status, and a body {"error": {message, type, param, code}}."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from holotron.engine.api import EngineStopped, Overloaded, SessionBusy, UnknownSession
+from holotron.errors import CapacityError, HolotronError, InputError
+
+
+class ApiError(Exception):
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        type: str = "invalid_request_error",
+        code: str | None = None,
+        param: str | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.type = type
+        self.code = code
+        self.param = param
+        self.retry_after = retry_after
+
+    def body(self) -> dict[str, Any]:
+        return {"error": {"message": self.message, "type": self.type, "param": self.param, "code": self.code}}
+
+    def headers(self) -> dict[str, str]:
+        return {} if self.retry_after is None else {"retry-after": str(max(1, math.ceil(self.retry_after)))}
+
+
+def unavailable(message: str, code: str, retry_after: float = 5.0) -> ApiError:
+    return ApiError(503, message, type="server_error", code=code, retry_after=retry_after)
+
+
+def translated(error: BaseException) -> ApiError:
+    """What to answer when this was raised."""
+    match error:
+        case ApiError():
+            return error
+        case Overloaded():
+            return ApiError(429, str(error), type="rate_limit_error", code="overloaded", retry_after=error.retry_after)
+        case UnknownSession():
+            return ApiError(404, str(error), code="session_not_found", param="session_id")
+        case SessionBusy():
+            return ApiError(409, str(error), code="session_busy", param="session_id")
+        case EngineStopped():
+            return unavailable("the server is shutting down", "shutting_down")
+        case InputError():
+            return ApiError(400, str(error))
+        case CapacityError():
+            return ApiError(400, str(error), code="context_length_exceeded")
+        case HolotronError():
+            return ApiError(500, str(error), type="server_error", code="internal_error")
+    return ApiError(500, "something went wrong inside the server", type="server_error", code="internal_error")
+
+
+def invalid(problems: Sequence[Mapping[str, Any]]) -> ApiError:
+    """From pydantic's list of problems; the first one decides what `param` names."""
+    if not problems:
+        return ApiError(400, "the request is malformed")
+    param = where(problems[0]["loc"])
+    if problems[0]["type"] == "extra_forbidden":
+        return ApiError(400, f"Unrecognized request argument supplied: {param}", code="unknown_parameter", param=param)
+    lines = [f"{where(problem['loc'])}: {problem['msg']}" if problem["loc"] else problem["msg"] for problem in problems]
+    more = f" (and {len(lines) - 3} more)" if len(lines) > 3 else ""
+    return ApiError(400, "; ".join(lines[:3]) + more, param=param or None)
+
+
+def where(location: Sequence[int | str]) -> str:
+    """`messages[0].content` from ("messages", 0, "content"); names of union branches are left out."""
+    text = ""
+    for part in location:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif part.isidentifier() and not part[0].isupper() and part not in ("str", "int", "bool", "float"):
+            text += f".{part}" if text else part
+    return text

@@ -1,0 +1,159 @@
+"""Running the server: listen at once, load the model meanwhile, serve, drain on SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+import uvicorn
+from fastapi import FastAPI
+
+from holotron.engine.api import EngineConfig
+from holotron.engine.engine import Engine
+from holotron.engine.plan import Planner
+from holotron.errors import HolotronError
+from holotron.model.config import ModelConfig
+from holotron.model.loading import bundled_folder, load_model, model_config
+from holotron.model.processor import ImageLimits, Processor, PromptLimits
+from holotron.server import logs
+from holotron.server.app import create_app
+from holotron.server.service import Loaded, Service
+from holotron.server.settings import Settings
+
+FALLBACK = "tiny"
+log = logging.getLogger("holotron.server")
+
+
+def source_of(settings: Settings) -> tuple[str, str]:
+    """What to load, and what clients call it."""
+    source = settings.model.source or str(bundled_folder() or FALLBACK)
+    return source, settings.model.name or (Path(source).resolve().name if Path(source).is_dir() else source)
+
+
+def device_of(settings: Settings) -> torch.device:
+    return torch.device(settings.model.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+
+def engine_config(settings: Settings, model: ModelConfig, dtype: torch.dtype) -> EngineConfig:
+    """The engine's settings, its pools sized for the device where nothing is said about them."""
+    values = settings.engine_values()
+    base = EngineConfig(**values)
+    memory, device = settings.memory, device_of(settings)
+    context = min(memory.context, model.decoder.max_positions, base.max_context or memory.context)
+    planner = Planner(model, dtype, base)
+    if memory.sessions is not None:
+        sized = planner.sized(memory.sessions, context)
+    elif device.type == "cuda":
+        total = torch.cuda.get_device_properties(device).total_memory
+        sized = planner.fill(int(total * memory.fraction), context)
+    else:
+        return base
+    return replace(sized, **values)
+
+
+def planned_engine(settings: Settings) -> EngineConfig:
+    """The engine's settings as they will be, from the model's configuration alone."""
+    source, _ = source_of(settings)
+    named = settings.model.dtype or ("bfloat16" if device_of(settings).type == "cuda" else "float32")
+    return engine_config(settings, model_config(source), getattr(torch, named))
+
+
+def load(settings: Settings, service: Service) -> Loaded:
+    source, name = source_of(settings)
+    dtype = getattr(torch, settings.model.dtype) if settings.model.dtype else None
+    if settings.model.source is None:
+        log.info(
+            "no model was named: serving %s",
+            "the bundled small one"
+            if bundled_folder()
+            else f"{FALLBACK!r} with random weights, which says nothing sensible",
+        )
+    started = time.monotonic()
+    model, processor = load_model(source, device=device_of(settings), dtype=dtype, seed=settings.model.seed)
+    config = engine_config(settings, model.config, model.dtype)
+    engine = Engine(model, processor, config, on_step=service.metrics.step)
+    _limit(processor, settings, engine.context_limit)
+    fields = {"model": name, "device": str(model.device), "seconds": round(time.monotonic() - started, 3)}
+    log.info("model loaded", extra={"fields": fields})
+    return Loaded(engine, processor, name)
+
+
+def _limit(processor: Processor, settings: Settings, context: int) -> None:
+    images = settings.images
+    most = processor.images.max_tiles + 1 if processor.images is not None else 1
+    processor.limits = PromptLimits(images.max_per_request, images.max_per_request * most, context)
+    processor.image_limits = ImageLimits(max_bytes=images.max_bytes, max_pixels=images.max_pixels)
+
+
+class Server(uvicorn.Server):
+    """On the first signal: no new work, running work finishes. On the second, or when time is up: stop."""
+
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self._service = service
+        self._deadline = 0.0
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self._service.stage != "ready":
+            self.should_exit = True
+            return
+        self._service.stage = "draining"
+        self._deadline = time.monotonic() + self._service.settings.server.drain_seconds
+
+    async def on_tick(self, counter: int) -> bool:
+        if self._service.stage == "draining":
+            idle = self._service.in_flight == 0
+            if idle or time.monotonic() > self._deadline:
+                log.info("drained" if idle else "not everything finished in time")
+                return True
+        return await super().on_tick(counter) or self._service.stage == "failed"
+
+    def _log_started_message(self, listeners: Any) -> None:
+        host, port = listeners[0].getsockname()[:2]
+        log.info("listening", extra={"fields": {"url": f"http://{host}:{port}/v1", "port": port}})
+
+
+def serve(settings: Settings) -> None:
+    logs.set_up(settings.server.log_format, settings.server.log_level)
+    service = Service(settings)
+    failure: list[BaseException] = []
+
+    async def come_up() -> None:
+        try:
+            service.become_ready(await asyncio.to_thread(load, settings, service))
+            log.info("ready")
+        except BaseException as error:
+            failure.append(error)
+            service.stage = "failed"
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        coming_up = asyncio.create_task(come_up())
+        yield
+        await coming_up
+        if service.loaded is not None:
+            await asyncio.to_thread(service.loaded.engine.close)
+        await service.fetcher.close()
+
+    config = uvicorn.Config(
+        create_app(service, lifespan),
+        host=settings.server.host,
+        port=settings.server.port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        ws="none",
+        lifespan="on",
+        timeout_graceful_shutdown=2,
+    )
+    Server(config, service).run()
+    if failure:
+        raise failure[0] if isinstance(failure[0], HolotronError) else RuntimeError("loading failed") from failure[0]

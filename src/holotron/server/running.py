@@ -1,0 +1,161 @@
+"""Generations on behalf of an HTTP request: wait for them or stream them, and stop when the client is gone.
+
+A client that closes its connection cancels what runs for it, whether it was streaming or waiting: a task listens for
+that beside the work. The engine then frees everything within one iteration.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from holotron.engine.api import Result, TokenEvent
+from holotron.engine.generation import Generation
+from holotron.server.errors import translated
+from holotron.server.replies import check
+from holotron.server.turns import SessionTurn
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+
+class ClientGone(Exception):
+    """Nobody reads the answer any more."""
+
+
+class Running:
+    """The generations of one request, and the turn of a session they may belong to."""
+
+    def __init__(self, generations: Sequence[Generation], turn: SessionTurn | None = None) -> None:
+        self.generations = list(generations)
+        self._turn = turn
+
+    async def results(self, request: Request) -> list[Result]:
+        """Wait for all."""
+        try:
+            results = await while_connected(request, self._all())
+            self._commit(results[0])
+        finally:
+            await self.close()
+        return results
+
+    async def events(self) -> AsyncIterator[tuple[int, TokenEvent | Result]]:
+        """Tokens as they come, each with the number of its generation; a generation's result ends it. Close
+        afterwards."""
+        async for n, item in _merged(self.generations):
+            if isinstance(item, Result):
+                self._commit(check(item))
+            yield n, item
+
+    async def _all(self) -> list[Result]:
+        return [check(await generation) for generation in self.generations]
+
+    def _commit(self, result: Result) -> None:
+        if self._turn is not None and not self._turn.over:
+            self._turn.commit(result)
+
+    async def close(self) -> None:
+        """The end. What is not finished is cancelled, and a turn that was not completed is undone."""
+        for generation in self.generations:
+            generation.cancel()
+        if self._turn is not None:
+            await asyncio.shield(self._turn.undo())
+
+
+async def _merged(generations: Sequence[Generation]) -> AsyncIterator[tuple[int, TokenEvent | Result]]:
+    if len(generations) == 1:
+        async for event in generations[0]:
+            yield 0, event
+        yield 0, await generations[0]
+        return
+    queue: asyncio.Queue[tuple[int, TokenEvent | Result | BaseException]] = asyncio.Queue()
+
+    async def read(n: int, generation: Generation) -> None:
+        try:
+            async for event in generation:
+                queue.put_nowait((n, event))
+            queue.put_nowait((n, await generation))
+        except Exception as error:
+            queue.put_nowait((n, error))
+
+    readers = [asyncio.create_task(read(n, generation)) for n, generation in enumerate(generations)]
+    try:
+        left = len(generations)
+        while left:
+            n, item = await queue.get()
+            if isinstance(item, BaseException):
+                raise item
+            left -= isinstance(item, Result)
+            yield n, item
+    finally:
+        for reader in readers:
+            reader.cancel()
+
+
+async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Do it, unless the client goes away first."""
+    return await _or_gone(request.receive, work)
+
+
+async def _or_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+    async def listen() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    worker, listener = asyncio.ensure_future(work), asyncio.ensure_future(listen())
+    try:
+        await asyncio.wait({worker, listener}, return_when=asyncio.FIRST_COMPLETED)
+        if not worker.done():
+            raise ClientGone
+        return worker.result()
+    finally:
+        listener.cancel()
+        if not worker.done():
+            worker.cancel()
+            with contextlib.suppress(BaseException):
+                await worker
+
+
+class EventStream(Response):
+    """Server-sent events. An error after the first byte cannot change the status any more and becomes an event."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, chunks: AsyncIterator[Any], running: Running) -> None:
+        self._chunks = chunks
+        self._running = running
+        self.status_code = 200
+        self.background = None
+        self.init_headers({"cache-control": "no-cache", "x-accel-buffering": "no"})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def work() -> None:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            try:
+                async for chunk in self._chunks:
+                    await send({"type": "http.response.body", "body": _event(chunk), "more_body": True})
+                end = b"data: [DONE]\n\n"
+            except Exception as error:
+                answer = translated(error)
+                if answer.status == 500:
+                    log.exception("a stream failed")
+                end = _event(answer.body())
+            await send({"type": "http.response.body", "body": end, "more_body": False})
+
+        try:
+            with contextlib.suppress(ClientGone):
+                await _or_gone(receive, work())
+        finally:
+            await self._running.close()
+
+
+def _event(chunk: Any) -> bytes:
+    return b"data: " + json.dumps(chunk, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"

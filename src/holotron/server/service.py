@@ -1,0 +1,90 @@
+"""What the routes share: the engine, its processor, the sessions, and how far the server is in its life."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeVar
+
+from holotron.engine.engine import Engine
+from holotron.model.processor import Processor
+from holotron.server.conversations import Conversations
+from holotron.server.errors import ApiError, unavailable
+from holotron.server.images import ImageFetcher
+from holotron.server.metrics import Metrics
+from holotron.server.settings import Settings
+
+Stage = Literal["loading", "ready", "draining", "failed"]
+T = TypeVar("T")
+
+
+class Loaded:
+    """Everything that exists once the model does."""
+
+    def __init__(self, engine: Engine, processor: Processor, name: str) -> None:
+        self.engine = engine
+        self.processor = processor
+        self.name = name
+        self.conversations = Conversations(engine)
+
+    @property
+    def sees(self) -> bool:
+        return self.processor.images is not None
+
+
+class Service:
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.stage: Stage = "loading"
+        self.problem = ""  # why it failed
+        self.created = int(time.time())
+        self.metrics = Metrics()
+        self.fetcher = ImageFetcher(settings.images)
+        self.in_flight = 0  # requests being answered
+        self._loaded: Loaded | None = None
+
+    def become_ready(self, loaded: Loaded) -> None:
+        self._loaded = loaded
+        self.stage = "ready"
+
+    @property
+    def loaded(self) -> Loaded | None:
+        return self._loaded
+
+    def serving(self, model: str | None = None) -> Loaded:
+        """The model, or the reason why there is none to be had now."""
+        if self._loaded is None:
+            raise unavailable("the model is still being loaded", "loading", retry_after=10.0)
+        if self.stage == "draining":
+            raise unavailable("the server is shutting down", "shutting_down")
+        if model is not None and model != self._loaded.name:
+            raise ApiError(
+                404,
+                f"there is no model {model!r} here; this server has {self._loaded.name!r}",
+                code="model_not_found",
+                param="model",
+            )
+        return self._loaded
+
+    async def on_worker(self, work: Callable[[], T]) -> T:
+        """Slow work without a GPU (images, templates, grammars) belongs on the engine's worker threads."""
+        return await self.serving().engine.aio.on_worker(work)
+
+    async def with_images(self, messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Messages whose image addresses have been fetched. Data URLs stay as they are: decoding is for a worker."""
+        fetched = []
+        for message in messages:
+            content = message.get("content")
+            if isinstance(content, list):
+                message = message | {"content": [await self._with_image(part) for part in content]}
+            fetched.append(message)
+        return fetched
+
+    async def _with_image(self, part: dict[str, Any]) -> dict[str, Any]:
+        if "image_url" not in part:
+            return part
+        address = part["image_url"]
+        url = address["url"] if isinstance(address, dict) else address
+        if url[:5].lower() == "data:":
+            return part
+        return {"type": "image", "image": await self.fetcher.fetch(url)}

@@ -1,0 +1,121 @@
+"""One turn of a session, from the request to its end.
+
+A turn happens completely or not at all. If the prompt is refused, the generation fails or the client goes away, the
+session is put back to where it was; one that was opened or forked for this turn disappears again. So a client may send
+the same request again after any failure. (Put back means rewound: without a snapshot near, the next turn has to compute
+the history again. Failures are rare; snapshots for all turns would not be.)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from holotron.engine.api import EngineStopped, Result, UnknownSession
+from holotron.engine.log import Log
+from holotron.errors import HolotronError
+from holotron.server.conversations import Conversation, Conversations, Kind, Turn
+from holotron.server.errors import ApiError
+from holotron.server.wire import SessionFields
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class SessionTurn:
+    """Holds its conversation from `begin` until `commit` or `undo`."""
+
+    conversations: Conversations
+    owner: str
+    conversation: Conversation
+    made_here: bool  # opened or forked by this very request
+    max_marks: int
+    has_prompt: bool = False  # added by this request
+    over: bool = False
+
+    async def add_prompt(self, content: Log, kind: Kind, *, opens_reasoning: bool, thinking: bool, mark: bool) -> None:
+        start = self.conversation.length
+        turn = Turn(start, start + len(content), opens_reasoning, thinking)
+        await self.conversation.add_prompt(content, turn, kind, mark=mark, max_marks=self.max_marks)
+        self.has_prompt = True
+
+    def commit(self, result: Result) -> None:
+        self.over = True
+        self.conversation.replied(result)
+        self.conversation.release()
+
+    def keep_prompt(self) -> None:
+        """The turn waits for its reply."""
+        self.over = True
+        self.conversation.release()
+
+    async def undo(self) -> None:
+        """The engine was told to cancel before this, and obeys in order."""
+        if self.over:
+            return
+        self.over = True
+        try:
+            if self.made_here:
+                await self.conversations.close(self.owner, self.conversation)
+            elif self.has_prompt:
+                await self.conversation.take_back_prompt()
+            elif self.conversation.awaits_reply:
+                await self.conversation.take_back_reply()
+        except (UnknownSession, EngineStopped):
+            pass  # closed in the meantime, or with everything else
+        except HolotronError:
+            # What the session holds now is not what its turns say; better gone than wrong.
+            log.exception("session %r cannot be put back and is closed", self.conversation.id)
+            with contextlib.suppress(HolotronError):
+                await self.conversations.close(self.owner, self.conversation)
+        finally:
+            self.conversation.release()
+
+
+async def begin(conversations: Conversations, request: SessionFields, owner: str, max_marks: int) -> SessionTurn:
+    """Find or make the session a request names, and hold it."""
+    if request.session_open:
+        conversation = await conversations.open(owner, request.session_id)
+    else:
+        assert request.session_id is not None
+        conversation = conversations.get(owner, request.session_id)
+        if request.fork is not False:
+            name = request.fork if isinstance(request.fork, str) else None
+            (conversation,) = await conversations.fork(owner, conversation, [name])
+    made_here = request.session_open or request.fork is not False
+    conversation.hold()
+    turn = SessionTurn(conversations, owner, conversation, made_here, max_marks)
+    try:
+        if request.rewind is not None:
+            await conversation.rewind(request.rewind)
+    except BaseException:
+        await turn.undo()
+        raise
+    return turn
+
+
+def check_new_messages(conversation: Conversation, messages: list[dict[str, Any]], tools: list[Any] | None) -> None:
+    """Catch the client that sends its whole history into a session that already has it."""
+
+    def refuse(message: str, param: str = "messages") -> None:
+        raise ApiError(400, message, param=param)
+
+    if conversation.awaits_reply:
+        if messages:
+            refuse(f"session {conversation.id!r} has a prompt without a reply: send no messages to get one, or rewind")
+        return
+    if not messages:
+        refuse("messages must hold at least one message: there is nothing to reply to")
+    if not conversation.turns:
+        return
+    if messages[0]["role"] in ("system", "developer"):
+        refuse(
+            f"session {conversation.id!r} has {len(conversation.turns)} turns already; send only the new messages "
+            "(or rewind: 0 to start over)"
+        )
+    if any(message["role"] == "assistant" for message in messages):
+        refuse("the session remembers its own replies; send only what is new")
+    if tools is not None and tools != conversation.tools:
+        refuse("tools belong to the first turn of a session and cannot change later", "tools")

@@ -1,0 +1,247 @@
+"""What clients may send, as types. Unknown fields are refused: a typo must not silently change a reply.
+
+OpenAI's own fields that cannot change what comes out (`user`, `metadata`, ...) are accepted and ignored; those that
+would, and that we do not have (`logit_bias`, penalties, audio, ...), are accepted only when they ask for nothing.
+Extensions are at the end of each class.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]{1,128}$")]
+Count = Annotated[int, Field(ge=1, le=2**31)]
+
+
+class Wire(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Lenient(BaseModel):
+    """For objects that clients echo back with fields of their own."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+# ------------------------------------------------------------------------------------------------------- messages
+
+
+class TextPart(Lenient):
+    type: Literal["text", "input_text"]
+    text: str
+
+
+class ImageAddress(Lenient):
+    url: str = Field(description="data:image/png;base64,... or, where the server allows it, an http(s) address")
+    detail: str | None = None
+
+
+class ImagePart(Lenient):
+    type: Literal["image_url", "input_image"]
+    image_url: ImageAddress | str
+
+
+class CalledFunction(Lenient):
+    name: str
+    arguments: str | dict[str, Any] = "{}"
+
+
+class Call(Lenient):
+    id: str | None = None
+    type: Literal["function"] = "function"
+    function: CalledFunction
+
+
+class Message(Lenient):
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str | list[Annotated[TextPart | ImagePart, Field(discriminator="type")]] | None = None
+    name: str | None = None
+    tool_calls: list[Call] | None = None
+    tool_call_id: str | None = None
+    reasoning_content: str | None = None
+
+
+class Function(Lenient):
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class Tool(Lenient):
+    type: Literal["function"] = "function"
+    function: Function
+
+
+class NamedFunction(Lenient):
+    name: str
+
+
+class NamedTool(Lenient):
+    type: Literal["function"]
+    function: NamedFunction
+
+
+# -------------------------------------------------------------------------------------------------- output formats
+
+
+class PlainFormat(Lenient):
+    type: Literal["text"]
+
+
+class JsonFormat(Lenient):
+    type: Literal["json_object"]
+
+
+class NamedSchema(Lenient):
+    name: str | None = None
+    description: str | None = None
+    schema_: dict[str, Any] = Field(alias="schema")
+    strict: bool | None = None
+
+
+class SchemaFormat(Lenient):
+    type: Literal["json_schema"]
+    json_schema: NamedSchema
+
+
+class RegexFormat(Lenient):
+    """An extension: the reply matches a regular expression."""
+
+    type: Literal["regex"]
+    regex: str
+
+
+Format = Annotated[PlainFormat | JsonFormat | SchemaFormat | RegexFormat, Field(discriminator="type")]
+
+
+# -------------------------------------------------------------------------------------------------------- requests
+
+
+class StreamOptions(Lenient):
+    include_usage: bool = False
+
+
+Rewind = Annotated[int, Field(ge=0)] | Literal["prompt"]
+
+
+class SessionFields(Wire):
+    """The session extension, version 1. See docs/server.md."""
+
+    session_id: Name | None = Field(default=None, description="continue this session; send only what is new")
+    session_open: bool = Field(
+        default=False, description="open the session first (without session_id: under a new name)"
+    )
+    fork: Name | bool = Field(default=False, description="continue a copy of the session, under this name or a new one")
+    rewind: Rewind | None = Field(default=None, description="turns to keep, or `prompt`: drop only the last reply")
+    mark: bool = Field(
+        default=False, description="keep a snapshot before the reply: returning there computes nothing again"
+    )
+
+    @property
+    def in_session(self) -> bool:
+        return self.session_id is not None or self.session_open
+
+    @model_validator(mode="after")
+    def _belongs_together(self) -> SessionFields:
+        if not self.in_session and (self.fork is not False or self.rewind is not None or self.mark):
+            raise ValueError("fork, rewind and mark need a session_id")
+        if self.session_open and (self.fork is not False or self.rewind is not None):
+            raise ValueError("a session that is opened here has nothing to fork or rewind")
+        return self
+
+
+class GenerationFields(SessionFields):
+    model: str | None = None
+    stream: bool | None = False
+    stream_options: StreamOptions | None = None
+    max_tokens: Count | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    n: Annotated[int, Field(ge=1)] | None = None
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**64)] | None = None
+    stop: str | Annotated[list[str], Field(max_length=16)] | None = None
+    user: str | None = None
+    metadata: dict[str, Any] | None = None
+    # Accepted only when they ask for nothing.
+    frequency_penalty: Annotated[float, Field(ge=0, le=0)] | None = None
+    presence_penalty: Annotated[float, Field(ge=0, le=0)] | None = None
+    logit_bias: Annotated[dict[str, Any], Field(max_length=0)] | None = None
+    # Extensions.
+    top_k: Annotated[int, Field(ge=-1, lt=2**31)] | None = None
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    ignore_eos: bool = False
+    stop_token_ids: Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(max_length=64)] | None = None
+    return_token_ids: bool = Field(
+        default=False, description="token ids and the weights' version of each beside the text"
+    )
+
+
+class ChatRequest(GenerationFields):
+    messages: list[Message] = Field(description="in a session: only the new ones")
+    max_completion_tokens: Count | None = None
+    logprobs: bool | None = False
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    response_format: Format | None = None
+    tools: list[Tool] | None = None
+    tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
+    parallel_tool_calls: bool | None = True
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = None
+    # Cannot change the reply.
+    store: bool | None = None
+    service_tier: str | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+    prompt_cache_retention: str | None = None
+    verbosity: str | None = None
+    modalities: Annotated[list[Literal["text"]], Field(max_length=1)] | None = None
+    # Extensions.
+    chat_template_kwargs: dict[str, Any] | None = Field(default=None, description="variables of the chat template")
+
+
+Tokens = list[Annotated[int, Field(ge=0, lt=2**31)]]
+
+
+class CompletionRequest(GenerationFields):
+    prompt: str | Tokens | list[str] | list[Tokens]
+    logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    response_format: Format | None = Field(default=None, description="an extension: constrain the text")
+    # Accepted only when they ask for nothing.
+    echo: Literal[False] | None = False
+    suffix: Literal[""] | None = None
+    best_of: Literal[1] | None = None
+
+
+# -------------------------------------------------------------------------------------------------------- sessions
+
+
+class OpenSession(Wire):
+    id: Name | None = Field(default=None, description="none: the server chooses")
+
+
+class ForkSession(Wire):
+    n: Annotated[int, Field(ge=1, le=1024)] = 1
+    ids: Annotated[list[Name], Field(min_length=1, max_length=1024)] | None = None
+
+
+class RewindSession(Wire):
+    to: Rewind
+
+
+class AppendToSession(Wire):
+    """The prompt of a turn, without a reply yet: the next request (or each fork's) generates it."""
+
+    messages: Annotated[list[Message], Field(min_length=1)]
+    tools: list[Tool] | None = None
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    mark: bool = False
+
+
+class CompactSession(Wire):
+    keep_first: Annotated[int, Field(ge=1)] = Field(default=1, description="turns from the beginning")
+    keep_last: Annotated[int, Field(ge=0)] = Field(
+        default=..., description="turns at the end; those between are forgotten"
+    )
