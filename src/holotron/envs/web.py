@@ -14,6 +14,7 @@ import asyncio
 import io
 import time
 from typing import Any
+from urllib.parse import urlsplit
 
 from PIL import Image
 
@@ -93,7 +94,8 @@ class WebEnvironment:
         self._session = await Session.open(self._browsers, self._options)
         await self._session.goto(url)
         observation = await self.observe()
-        if observation.url.startswith("chrome-error:"):
+        refused = f"Blocked: {urlsplit(url).hostname} is" in observation.note  # the page shown is the guard's own
+        if refused or observation.url.startswith("chrome-error:"):
             raise EnvironmentFault(f"The start page {url} did not open. {observation.note}")
         return observation
 

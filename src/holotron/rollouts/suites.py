@@ -8,10 +8,11 @@ A suite is all that a rollout or an evaluation has to know of its environments.
 
 from __future__ import annotations
 
+import difflib
 import json
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,20 @@ class Suite:
     limits: Limits = field(default_factory=Limits)
     describe: Mapping[str, Any] = field(default_factory=dict)  # for manifests
 
+    def limited(self, steps: int | None = None, seconds: float | None = None) -> Suite:
+        """The same suite with other limits where they are given."""
+        limits = replace(self.limits, steps=steps or self.limits.steps, seconds=seconds or self.limits.seconds)
+        return replace(self, limits=limits)
+
+
+def find_suite(name: str, tasks: str, seeds: str, **options: Any) -> Suite:
+    """A suite as people name it: `miniwob`, or a file of web tasks."""
+    if name == "miniwob":
+        return miniwob_suite(tasks, parse_seeds(seeds), **options)
+    if Path(name).suffix in (".jsonl", ".json"):
+        return web_suite(Path(name))
+    raise ConfigError(f"there is no suite {name!r}; use miniwob, or a JSON-lines file with url and goal")
+
 
 def miniwob_suite(
     names: str | Sequence[str] = "all",
@@ -51,7 +66,8 @@ def miniwob_suite(
     wanted = task_names() if names == "all" else names.split(",") if isinstance(names, str) else list(names)
     unknown = [name for name in wanted if name not in known]
     if unknown:
-        raise ConfigError(f"there is no MiniWoB++ task {unknown[0]!r}; there are: {', '.join(known)}")
+        close = difflib.get_close_matches(unknown[0], known, n=3) or known[:5]
+        raise ConfigError(f"there is no MiniWoB++ task {unknown[0]!r}; there are such as: {', '.join(close)}")
 
     def open_pool(sessions: int) -> EnvironmentPool[Any]:
         return MiniWobPool(

@@ -187,7 +187,7 @@ async def served_models(base_url: str) -> list[str]:
     """The names a server goes by, for people who did not say which."""
     import openai
 
-    client = _client(base_url, 30.0, 2)
+    client = _client(base_url, 30.0, 1)
     try:
         return [model.id async for model in client.models.list()]
     except openai.OpenAIError as error:

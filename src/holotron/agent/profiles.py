@@ -1,0 +1,80 @@
+"""What a model speaks: its dialect, its coordinate frame, its history.
+
+A checkpoint says so itself in a file `agent.json` beside its weights:
+
+    {"dialect": "compact", "frame": "cells", "history": "append"}
+
+For the published families, which do not carry that file, the name decides. Whatever the user says wins over both.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from holotron.agent.dialects import Dialect, make_dialect
+from holotron.agent.history import History, parse_history
+from holotron.errors import ConfigError
+
+FILE = "agent.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    dialect: str = "holotron"
+    frame: str | None = None  # None: the dialect's own
+    history: str = "window:3"
+
+    def make_dialect(self, actions: Sequence[str] | None = None) -> Dialect:
+        return make_dialect(self.dialect, frame=self.frame, actions=actions)
+
+    def make_history(self) -> History:
+        return parse_history(self.history)
+
+    def with_wishes(self, *, dialect: str | None, frame: str | None, history: str | None) -> Profile:
+        """The user's own choices on top. Another dialect comes with its own frame."""
+        profile = replace(self, dialect=dialect, frame=None) if dialect and dialect != self.dialect else self
+        profile = replace(profile, frame=frame or profile.frame, history=history or profile.history)
+        profile.make_dialect()
+        profile.make_history()
+        return profile
+
+
+# The first pattern that occurs in the model's name. Holotron keeps its whole past, which is what its state is for.
+_FAMILIES: list[tuple[str, Profile]] = [
+    (r"holotron-mini|\btiny\b|small-30m", Profile("compact", history="append")),
+    (r"holotron", Profile("holotron", history="append")),
+    (r"holo-?1", Profile("surfer")),
+    (r"holo-?[23]|holo2|holo3", Profile("holotron")),
+    (r"gpt-|claude|gemini|o[134]-", Profile("tools")),
+]
+
+
+def profile_for(name: str, folder: Path | None = None) -> Profile:
+    """What the model says of itself, else what its family is known to speak, else the most common contract."""
+    if folder is not None and (folder / FILE).is_file():
+        return read_profile(folder / FILE)
+    for pattern, profile in _FAMILIES:
+        if re.search(pattern, name.lower()):
+            return profile
+    return Profile()
+
+
+def read_profile(path: Path) -> Profile:
+    try:
+        values = json.loads(path.read_text())
+        profile = Profile(**values)
+        profile.make_dialect()
+        profile.make_history()
+    except (ValueError, TypeError, ConfigError) as error:
+        raise ConfigError(f"{path}: {error}") from None
+    return profile
+
+
+def write_profile(folder: Path, profile: Profile) -> None:
+    """Let a checkpoint say what it speaks."""
+    values = {"dialect": profile.dialect, "frame": profile.frame, "history": profile.history}
+    (folder / FILE).write_text(json.dumps({key: value for key, value in values.items() if value}, indent=2) + "\n")

@@ -1,0 +1,109 @@
+"""`holotron eval`: score a policy on a suite."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from holotron.cli import agent_options as shared
+
+if TYPE_CHECKING:
+    from holotron.evals.miniwob import Evaluation
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.callback()
+def suites() -> None:
+    """Score a policy on a suite of tasks."""
+
+
+@app.command()
+def miniwob(
+    policy: shared.Policy,
+    tasks: Annotated[str, typer.Option(help="all, or names with commas.")] = "all",
+    seeds: Annotated[str, typer.Option(help="A:B (B left out), or one number.")] = "200000:200005",
+    json: Annotated[Path | None, typer.Option(help="Also write the result here.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Run directory; resumed if it is there.", show_default="runs/eval-DATE")
+    ] = None,
+    sessions: Annotated[int, typer.Option(min=1, help="Episodes at once.")] = 8,
+    scale: Annotated[float, typer.Option(help="Pixels drawn per CSS pixel.")] = 3.0,
+    crop: Annotated[bool, typer.Option("--crop", help="Without the instruction bar.")] = False,
+    steps: Annotated[int | None, typer.Option(min=1, help="Most steps of an episode.", show_default="20")] = None,
+    seconds: Annotated[float | None, typer.Option(help="Most seconds of an episode.", show_default="300")] = None,
+    retry_errors: Annotated[bool, typer.Option("--retry-errors", help="Play recorded errors again.")] = False,
+    report: Annotated[bool, typer.Option(help="Write the HTML report.")] = True,
+    model: shared.Model = None,
+    dialect: shared.Dialect = None,
+    frame: shared.Frame = None,
+    history: shared.History = None,
+    temperature: shared.Temperature = 0.0,
+    max_tokens: shared.MaxTokens = 1024,
+    sample_seed: shared.SampleSeed = None,
+    constrained: shared.Constrained = True,
+    thinking: shared.Thinking = False,
+    device: shared.Device = None,
+) -> None:
+    """MiniWoB++: mean success over tasks, with intervals; environment errors apart."""
+    from rich.console import Console
+
+    from holotron.evals.miniwob import evaluate
+    from holotron.evals.policies import make_policy
+    from holotron.evals.report import write_report
+    from holotron.rollouts.files import replace_json
+    from holotron.rollouts.runner import Settings
+    from holotron.rollouts.suites import miniwob_suite, parse_seeds
+
+    suite = miniwob_suite(tasks, parse_seeds(seeds), scale=scale, crop_instruction=crop).limited(steps, seconds)
+    who = shared.choice(
+        policy, model, dialect, frame, history, temperature, max_tokens, sample_seed, constrained, thinking, device
+    )
+    folder = out or Path("runs") / time.strftime("eval-%Y%m%d-%H%M%S")
+    console = Console(stderr=True)
+
+    async def main() -> Evaluation:
+        actor = await make_policy(who, suite.actions)
+        try:
+            with shared.live_progress(console, "miniwob") as show:
+                settings = Settings(sessions, retry_errors=retry_errors)
+                return await evaluate(actor, suite, folder, settings=settings, on_progress=show)
+        finally:
+            await actor.close()
+
+    result = asyncio.run(main())
+    _show(result)
+    if json is not None:
+        json.parent.mkdir(parents=True, exist_ok=True)
+        replace_json(json, result.to_json())
+    if report:
+        with console.status("writing the report"):
+            made = write_report(folder)
+        print(f"report: {made.path}")
+
+
+def _show(result: Evaluation) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for heading in ("task", "success", "95 % interval", "n", "steps", "env. errors"):
+        table.add_column(heading, justify="left" if heading == "task" else "right")
+    for row in result.scores.tasks:
+        rate = "–" if row.success is None else f"{100 * row.success:.0f} %"
+        interval = f"{100 * row.low:.0f} – {100 * row.high:.0f}"
+        table.add_row(
+            row.task, rate, interval, str(row.scored), f"{row.mean_steps:.1f}", str(row.environment_errors or "")
+        )
+    console = Console()
+    console.print(table)
+    overall, mean = result.scores.overall, result.scores.mean_success
+    print(f"mean_success {'–' if mean is None else f'{mean:.4f}'} over {len(result.scores.tasks)} tasks", end="")
+    print(f", {overall.scored} episodes ({100 * overall.low:.1f} – {100 * overall.high:.1f} %)", end="")
+    print(f"; {overall.environment_errors} environment errors, {result.progress.retries} retries", end="")
+    print(f", {result.progress.steps_per_second:.1f} steps/s")
+    print(f"run: {result.run}")

@@ -1,0 +1,36 @@
+"""`holotron report`: a run as one HTML page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer()
+
+
+@app.command()
+def report(
+    run: Annotated[Path, typer.Argument(help="A run directory.")],
+    out: Annotated[Path | None, typer.Option(help="The page to write.", show_default="RUN/report.html")] = None,
+    episodes: Annotated[int, typer.Option(min=0, help="Episodes that can be played on the page.")] = 300,
+    megabytes: Annotated[float, typer.Option(min=0, help="Room for screenshots.")] = 24.0,
+    title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
+) -> None:
+    """Turn a run into one self-contained HTML page: scores with intervals, and a player for its trajectories."""
+    from rich.console import Console
+
+    from holotron.evals.report import ReportLimits, write_report
+
+    limits = ReportLimits(episodes=episodes, image_bytes=int(megabytes * 1e6))
+    console = Console(stderr=True)
+    with console.status("reading the run") as status:
+        made = write_report(
+            run,
+            out,
+            title=title,
+            limits=limits,
+            on_episode=lambda done, total: status.update(f"episode {done}/{total}"),
+        )
+    print(f"{made.path}  ({made.episodes} episodes, {made.playable} to play, {made.bytes / 1e6:.1f} MB)")

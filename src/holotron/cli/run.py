@@ -1,0 +1,136 @@
+"""`holotron run`: one task, one browser, watched live."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from holotron.cli import agent_options as shared
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from holotron.types import Action, Observation, Step, Trajectory
+
+app = typer.Typer()
+
+
+@app.command()
+def run(
+    goal: Annotated[str, typer.Argument(help="What the agent is to do.")],
+    url: Annotated[str, typer.Option(help="Where it starts.")],
+    policy: shared.Policy = "holotron-mini",
+    headed: Annotated[bool, typer.Option("--headed", help="Show the browser window.")] = False,
+    confirm: Annotated[bool, typer.Option("--confirm", help="Ask before every action.")] = False,
+    allow: Annotated[
+        list[str] | None, typer.Option(help="A site it may visit (may be given again); all public ones if none is.")
+    ] = None,
+    private: Annotated[bool, typer.Option("--private", help="Also sites on this machine and its network.")] = False,
+    steps: Annotated[int, typer.Option(min=1, help="Most steps.")] = 30,
+    seconds: Annotated[float, typer.Option(help="Most seconds.")] = 600.0,
+    tokens: Annotated[int | None, typer.Option(help="Most tokens, prompt (not cached) and reply.")] = None,
+    width: Annotated[int, typer.Option(help="Width of the page in CSS pixels.")] = 1280,
+    height: Annotated[int, typer.Option(help="Height of the page in CSS pixels.")] = 720,
+    scale: Annotated[float, typer.Option(help="Pixels drawn per CSS pixel.")] = 1.0,
+    out: Annotated[Path | None, typer.Option(help="Run directory.", show_default="runs/run-DATE")] = None,
+    model: shared.Model = None,
+    dialect: shared.Dialect = None,
+    frame: shared.Frame = None,
+    history: shared.History = None,
+    temperature: shared.Temperature = 0.0,
+    max_tokens: shared.MaxTokens = 1024,
+    sample_seed: shared.SampleSeed = None,
+    constrained: shared.Constrained = True,
+    thinking: shared.Thinking = False,
+    device: shared.Device = None,
+) -> None:
+    """Give the agent one task in a real browser and watch it: every thought, action and timing, then a report."""
+    from rich.console import Console
+
+    from holotron.agent.loop import Limits
+    from holotron.agent.schema import ACTIONS
+    from holotron.envs.network import NetworkPolicy
+    from holotron.envs.session import SessionOptions
+    from holotron.envs.tab import Display
+    from holotron.envs.web import WebPool
+    from holotron.evals.policies import make_policy
+    from holotron.evals.report import write_report
+    from holotron.evals.single import run_once
+    from holotron.types import Task
+
+    who = shared.choice(
+        policy, model, dialect, frame, history, temperature, max_tokens, sample_seed, constrained, thinking, device
+    )
+    options = SessionOptions(
+        display=Display(width, height, scale), network=NetworkPolicy(allow=tuple(allow or ()), private=private)
+    )
+    limits = Limits(steps=steps, seconds=seconds, tokens=tokens, answer_when_over=True)
+    task = Task("web", "task", goal, start_url=url, options={"today": time.strftime("%A, %Y-%m-%d")})
+    folder = out or Path("runs") / time.strftime("run-%Y%m%d-%H%M%S")
+    console = Console()
+
+    async def main() -> Trajectory:
+        actor = await make_policy(who, tuple(ACTIONS))
+        pool = WebPool(sessions=1, browsers=1, headless=not headed, options=options)
+        try:
+            return await run_once(
+                task,
+                actor,
+                pool,
+                folder,
+                limits=limits,
+                environment={"suite": "web", "viewport": [width, height], "scale": scale},
+                approve=_ask if confirm else None,
+                on_step=lambda step: _show(console, step),
+            )
+        finally:
+            await pool.close()
+            await actor.close()
+
+    trajectory = asyncio.run(main())
+    colour: Literal["green", "red", "yellow"] = _COLOURS.get(trajectory.outcome, "yellow")
+    console.print(f"[{colour}]{trajectory.outcome}[/] after {len(trajectory.steps)} steps, {trajectory.seconds:.1f} s")
+    if trajectory.error:
+        hint = " Add --private to allow that." if "private address" in trajectory.error else ""
+        console.print(trajectory.error + hint, style="yellow", markup=False, highlight=False)
+    if trajectory.answer:
+        console.print(trajectory.answer, style="bold", markup=False, highlight=False)
+    print(f"report: {write_report(folder).path}")
+
+
+_COLOURS: dict[str, Literal["green", "red", "yellow"]] = {
+    "success": "green",
+    "unscored": "green",
+    "failure": "red",
+    "policy_error": "red",
+    "environment_error": "red",
+}
+
+
+def _show(console: Console, step: Step) -> None:
+    from rich.text import Text
+
+    from holotron.agent.describe import describe
+
+    reply = step.reply
+    line = Text(f"{step.index + 1:3d}  ", style="dim")
+    if reply.action is None:
+        line.append(f"unusable reply: {reply.error}", style="red")
+    else:
+        line.append(describe(reply.action), style="bold")
+    line.append(f"  {step.policy_seconds:.1f} s + {step.environment_seconds:.1f} s", style="dim")
+    for text in (reply.note, reply.thought):
+        if text:
+            console.print(Text(f"     {' '.join(text.split())}", style="italic dim"))
+    console.print(line)
+
+
+async def _ask(action: Action, observation: Observation) -> bool:
+    from holotron.agent.describe import describe
+
+    question = f"     allow: {describe(action)} on {observation.url}? [Y/n] "
+    return (await asyncio.to_thread(input, question)).strip().lower() in ("", "y", "yes")

@@ -1,0 +1,99 @@
+"""A policy from a word, as people give it on the command line.
+
+random, random:7                chance, by seed
+scripted                        the MiniWoB++ solver
+http://localhost:8000/v1        any OpenAI-compatible server
+holotron-mini, runs/x, org/name a model, in an engine of this process: bundled, a folder, a hub id, a preset
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from holotron.agent.policies.base import Policy
+from holotron.agent.policies.openai_api import OpenAIPolicy, Sampling, served_models
+from holotron.agent.policies.random import DEFAULT_ACTIONS, RandomPolicy
+from holotron.agent.profiles import Profile, profile_for
+from holotron.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyChoice:
+    """What the user said. None: what the model declares, or its family is known to speak."""
+
+    spec: str
+    model: str | None = None  # which of a server's models
+    dialect: str | None = None
+    frame: str | None = None
+    history: str | None = None
+    temperature: float = 0.0
+    max_tokens: int = 1024
+    seed: int | None = None
+    constrained: bool = True
+    thinking: bool = False
+    device: str | None = None
+
+    def profile(self, name: str, folder: Path | None = None) -> Profile:
+        known = profile_for(name, folder)
+        return known.with_wishes(dialect=self.dialect, frame=self.frame, history=self.history)
+
+
+async def make_policy(choice: PolicyChoice, actions: Sequence[str]) -> Policy:
+    """Build it. `actions` is the action space of the suite it will play in."""
+    kind, _, rest = choice.spec.partition(":")
+    if kind == "random":
+        if rest and not rest.isdigit():
+            raise ConfigError(f"policy {choice.spec!r}: write random:SEED with a whole number")
+        return RandomPolicy(int(rest or 0), [name for name in DEFAULT_ACTIONS if name in actions])
+    if choice.spec == "scripted":
+        from holotron.evals.miniwob_solver import SolverPolicy
+
+        return SolverPolicy()
+    if kind in ("http", "https"):
+        return await _remote(choice, actions)
+    return await asyncio.to_thread(_engine, choice, actions)
+
+
+async def _remote(choice: PolicyChoice, actions: Sequence[str]) -> Policy:
+    model = choice.model or await _only_model(choice.spec)
+    profile = choice.profile(model)
+    return OpenAIPolicy(
+        choice.spec,
+        model,
+        profile.make_dialect(actions),
+        profile.make_history(),
+        sampling=Sampling(choice.temperature, max_tokens=choice.max_tokens, seed=choice.seed),
+        structured=choice.constrained,
+        extra_body={"chat_template_kwargs": {"enable_thinking": True}} if choice.thinking else None,
+    )
+
+
+async def _only_model(url: str) -> str:
+    names = await served_models(url)
+    if len(names) != 1:
+        raise ConfigError(f"{url} serves {len(names)} models; say which: {', '.join(names[:10])}")
+    return names[0]
+
+
+def _engine(choice: PolicyChoice, actions: Sequence[str]) -> Policy:
+    from holotron.agent.policies.engine import EnginePolicy
+    from holotron.engine.api import SamplingParams
+    from holotron.engine.engine import Engine
+    from holotron.model.loading import load_model, resolve
+
+    found = resolve(choice.spec)
+    profile = choice.profile(choice.spec, found if isinstance(found, Path) else None)
+    model, processor = load_model(choice.spec, device=choice.device)
+    return EnginePolicy(
+        Engine(model, processor),
+        profile.make_dialect(actions),
+        profile.make_history(),
+        name=choice.spec,
+        sampling=SamplingParams(temperature=choice.temperature, max_tokens=choice.max_tokens, seed=choice.seed),
+        constrained=choice.constrained,
+        thinking=choice.thinking,
+        owns_engine=True,
+    )
