@@ -23,7 +23,7 @@ from holotron.model.processor.tokenizer import Tokenizer
 if TYPE_CHECKING:
     import llguidance
 
-MAX_SOURCE = 256 * 1024  # characters
+MAX_SOURCE = 128 * 1024  # characters
 KEPT = 64  # compiled grammars
 
 
@@ -103,10 +103,13 @@ class GrammarCompiler:
             matcher = llguidance.LLMatcher(self._guide, convert(grammar.source), log_level=0, limits=limits)
         except ValueError as error:
             raise InputError(f"the {grammar.kind} is malformed: {error}") from None
-        if not matcher.is_error():
-            matcher.deep_copy().compute_bitmask()  # the first mask does the heavy part of the work
-        if matcher.is_error():
-            raise InputError(f"the {grammar.kind} cannot be used: {matcher.get_error()}")
+        trial = matcher.deep_copy()
+        if not trial.is_error():
+            # The heavy part comes with the first tokens: let it happen here, and let it fail here.
+            trial.consume_tokens(trial.compute_ff_tokens())
+            trial.compute_bitmask()
+        if trial.is_error():
+            raise InputError(f"the {grammar.kind} cannot be used: {trial.get_error()}")
         return matcher
 
     def _wrap(self, llguidance: Any) -> Any:
