@@ -76,7 +76,7 @@ def miniwob(
             await actor.close()
 
     result = asyncio.run(main())
-    _show(result)
+    show_scores(result)
     if json is not None:
         json.parent.mkdir(parents=True, exist_ok=True)
         replace_json(json, result.to_json())
@@ -86,7 +86,7 @@ def miniwob(
         print(f"report: {made.path}")
 
 
-def _show(result: Evaluation) -> None:
+def show_scores(result: Evaluation) -> None:
     from rich.console import Console
     from rich.table import Table
 

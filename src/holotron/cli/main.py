@@ -12,6 +12,7 @@ from holotron.errors import HolotronError
 
 # name -> (module, what it says in the overview). Order is the order of a first visit.
 COMMANDS = {
+    "demo": ("holotron.cli.demo", "Watch the bundled policy act in a real browser."),
     "doctor": ("holotron.cli.doctor", "Check browser, clicks, fonts, GPU, model and disk."),
     "run": ("holotron.cli.run", "Give the agent one task in a real browser and watch it."),
     "serve": ("holotron.cli.serve", "Serve a model: OpenAI-compatible API with sessions."),
@@ -22,6 +23,7 @@ COMMANDS = {
     "report": ("holotron.cli.report", "Turn a run into one HTML page to look at."),
     "export": ("holotron.cli.export", "Turn recorded trajectories into training data."),
     "data": ("holotron.cli.data", "Generate labelled pages."),
+    "train": ("holotron.cli.train", "Train a model from a recipe."),
     "model": ("holotron.cli.model", "Look at a checkpoint: shape, parameters, memory."),
 }
 

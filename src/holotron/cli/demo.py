@@ -1,0 +1,82 @@
+"""`holotron demo`: the bundled policy acts in a real Chromium on a dozen kinds of tasks; ends with a page to look at."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from holotron.cli import agent_options as shared
+from holotron.cli.eval import show_scores
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from holotron.evals.miniwob import Evaluation
+
+app = typer.Typer()
+
+# One of each kind: where to click, what to read, what to type, choose, drag, and several steps in a row.
+TASKS = (
+    "click-test-2", "click-button", "click-link", "click-color", "click-checkboxes", "click-tab-2", "choose-list",
+    "enter-text", "login-user", "search-engine", "navigate-tree", "drag-box", "email-inbox-noscroll",
+)  # fmt: skip
+
+NEXT = """[bold]What next[/bold]
+  look at it              open {report}
+  a task of your own      holotron run "Find the newest release" --url https://www.python.org
+  serve a model           holotron serve            (OpenAI-compatible; --help shows sessions and limits)
+  what fits on your GPU   holotron plan holotron-12b --gpu H100
+  score a policy          holotron eval miniwob --policy scripted --tasks all
+  make training data      holotron data synth --help"""
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Run directory; a new demo replaces the old one.")] = Path("runs/demo"),
+    seeds: Annotated[int, typer.Option(min=1, help="Episodes of each task.")] = 4,
+    sessions: Annotated[int, typer.Option(min=1, help="Browser sessions at once.")] = 4,
+) -> None:
+    """Watch a policy act in a real browser: a dozen task kinds, a table of successes, a report to look at."""
+    from rich.console import Console
+
+    from holotron.evals.report import write_report
+
+    console = Console()
+    if (out / "manifest.json").exists():
+        shutil.rmtree(out)
+    started = time.monotonic()
+    result = asyncio.run(_play(out, seeds, sessions, console))
+    show_scores(result)
+    made = write_report(out, title="holotron demo")
+    console.print(f"{time.monotonic() - started:.0f} s in all\n")
+    console.print(NEXT.format(report=made.path), highlight=False)
+
+
+async def _play(out: Path, seeds: int, sessions: int, console: Console) -> Evaluation:
+    from holotron.evals.miniwob import evaluate
+    from holotron.evals.policies import PolicyChoice, make_policy
+    from holotron.model.loading import BUNDLED, bundled_folder
+    from holotron.rollouts.runner import Settings
+    from holotron.rollouts.suites import miniwob_suite
+
+    trained = bundled_folder() is not None
+    # Seeds of the evaluation range: nothing was ever trained on them.
+    suite = miniwob_suite(",".join(TASKS), range(200_000, 200_000 + seeds), scale=2.0, crop_instruction=trained)
+    if trained:
+        console.print(f"Policy: [bold]{BUNDLED}[/bold], from pixels and the goal's text alone, on this machine's CPU.")
+    else:
+        console.print(
+            "Policy: [bold]scripted[/bold]. This build carries no trained policy, so a solver that reads the page's DOM "
+            "decides; it acts through the same pixel actions a model would use."
+        )
+    actor = await make_policy(PolicyChoice(BUNDLED if trained else "scripted"), suite.actions)
+    try:
+        with shared.live_progress(console, "demo") as show:
+            return await evaluate(actor, suite, out, settings=Settings(sessions), on_progress=show)
+    finally:
+        await actor.close()

@@ -1,0 +1,143 @@
+"""`holotron doctor`: what works on this machine, proved rather than assumed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from holotron.errors import HolotronError
+
+app = typer.Typer()
+
+Verdict = Literal["ok", "warning", "failed"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    what: str
+    verdict: Verdict
+    detail: str
+
+
+@app.command()
+def doctor(
+    model: Annotated[str | None, typer.Option(help="Also load this model and run it once.")] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="One window size and scale factor instead of sixteen.")
+    ] = False,
+) -> None:
+    """Check browser, clicks, fonts, GPU, model and disk. Exit code 1 when something needed does not work."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    findings: list[Finding] = []
+    checks: list[tuple[str, Callable[[], list[Finding]]]] = [
+        ("system", _system),
+        ("browser", _browser),
+        ("clicks", lambda: _clicks(quick)),
+        ("model", lambda: _model(model)),
+    ]
+    for name, check in checks:
+        with console.status(f"checking {name}"):
+            try:
+                findings += check()
+            except HolotronError as error:
+                findings.append(Finding(name, "failed", str(error)))
+    table = Table(show_header=False, box=None)
+    colours = {"ok": "green", "warning": "yellow", "failed": "red"}
+    for finding in findings:
+        table.add_row(f"[{colours[finding.verdict]}]{finding.verdict}", finding.what, finding.detail)
+    console.print(table)
+    if any(finding.verdict == "failed" for finding in findings):
+        raise typer.Exit(1)
+
+
+def _system() -> list[Finding]:
+    import torch
+
+    found = [
+        Finding("python", "ok", f"{platform.python_version()}, torch {torch.__version__}, {os.cpu_count()} cores"),
+    ]
+    if torch.cuda.is_available():
+        properties = torch.cuda.get_device_properties(0)
+        found.append(Finding("gpu", "ok", f"{properties.name}, {properties.total_memory / 2**30:.0f} GiB"))
+    else:
+        found.append(Finding("gpu", "warning", "none: small models run on the CPU, the 12B needs a GPU"))
+    free = shutil.disk_usage(Path.cwd()).free / 2**30
+    enough = free >= 5
+    found.append(Finding("disk", "ok" if enough else "warning", f"{free:.0f} GiB free here"))
+    return found
+
+
+def _browser() -> list[Finding]:
+    from holotron.envs.doctor import check_browser
+
+    browser = asyncio.run(check_browser())
+    found = [Finding("browser", "ok", f"{browser.version} in {browser.start_seconds:.2f} s, {browser.executable}")]
+    if browser.missing_glyphs:
+        missing = ", ".join(browser.missing_glyphs)
+        advice = "on Debian: apt-get install fonts-noto-cjk fonts-noto-color-emoji"
+        found.append(Finding("fonts", "warning", f"no glyphs for {missing} ({advice})"))
+    else:
+        found.append(Finding("fonts", "ok", "all sampled scripts are drawn"))
+    return found
+
+
+def _clicks(quick: bool) -> list[Finding]:
+    """The whole chain for every coordinate frame: screenshot, the model's numbers, the click, where it arrived."""
+    from holotron.agent.coordinates import Frame, Screen, point_to_model, point_to_page
+    from holotron.envs.doctor import SCALES, VIEWPORTS, Point, click_accuracy, image_to_view
+    from holotron.types import Observation
+
+    found = []
+    for frame in Frame:
+
+        def through(point: Point, seen: Observation, frame: Frame = frame) -> Point:
+            """What a policy would write for this pixel, read back as the loop reads it."""
+            screen = Screen.of(seen)
+            spoken = point_to_model(frame, screen, *image_to_view(point, seen))
+            return point_to_page(frame, screen, *spoken)
+
+        checks = asyncio.run(
+            click_accuracy(VIEWPORTS[1:2] if quick else VIEWPORTS, SCALES[1:2] if quick else SCALES, convert=through)
+        )
+        worst = max(checks, key=lambda check: check.worst)
+        where = f"{worst.viewport[0]}x{worst.viewport[1]} at {worst.scale:g}x"
+        verdict: Verdict = "ok" if all(check.ok for check in checks) else "failed"
+        clicks = sum(check.clicks for check in checks)
+        found.append(Finding(f"clicks, {frame}", verdict, f"{clicks} clicks, worst {worst.worst:.2f} px off ({where})"))
+    return found
+
+
+def _model(source: str | None) -> list[Finding]:
+    import time
+
+    import torch
+
+    from holotron.model.loading import BUNDLED, bundled_folder, load_model
+
+    if source is None:
+        if bundled_folder() is None:
+            return [Finding("model", "warning", "this build carries no trained policy; pass --model to check one")]
+        source = BUNDLED
+    began = time.monotonic()
+    model, processor = load_model(source)
+    loaded = time.monotonic() - began
+    prompt = processor.render([{"role": "user", "content": "hello"}])
+    with torch.inference_mode():
+        logits = model(torch.tensor(prompt.ids, device=model.device), last_only=True)
+    if not bool(torch.isfinite(logits).all()):
+        return [Finding("model", "failed", f"{source} answers with numbers that are not finite")]
+    size = sum(p.numel() for p in model.parameters())
+    return [
+        Finding("model", "ok", f"{source}: {size / 1e6:,.1f} M parameters, loaded in {loaded:.1f} s on {model.device}")
+    ]
