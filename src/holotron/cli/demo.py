@@ -1,4 +1,4 @@
-"""`holotron demo`: the bundled policy acts in a real Chromium on a dozen kinds of tasks; ends with a page to look at."""
+"""`holotron demo`: the bundled policy acts in a real Chromium on a dozen kinds of tasks, then a page to look at."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ async def _play(out: Path, seeds: int, sessions: int, console: Console) -> Evalu
         console.print(f"Policy: [bold]{BUNDLED}[/bold], from pixels and the goal's text alone, on this machine's CPU.")
     else:
         console.print(
-            "Policy: [bold]scripted[/bold]. This build carries no trained policy, so a solver that reads the page's DOM "
-            "decides; it acts through the same pixel actions a model would use."
+            "Policy: [bold]scripted[/bold]. This build carries no trained policy, so a solver that reads the page's "
+            "DOM decides; it acts through the same pixel actions a model would use."
         )
     actor = await make_policy(PolicyChoice(BUNDLED if trained else "scripted"), suite.actions)
     try:

@@ -8,16 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
+from holotron.errors import ConfigError, MissingDependency
+
 app = typer.Typer()
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def serve(
     context: typer.Context,
-    model: Annotated[
-        str | None,
-        typer.Argument(help="Hub id, folder, or preset with random weights; nothing: the bundled small model."),
-    ] = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on. [default: 127.0.0.1]")] = None,
     port: Annotated[int | None, typer.Option(help="[default: 8000]")] = None,
     device: Annotated[str | None, typer.Option(help="cuda, cpu, ... [default: the GPU if there is one]")] = None,
@@ -31,18 +29,23 @@ def serve(
 ) -> None:
     """Serve a model: OpenAI-compatible API with sessions.
 
+    holotron serve [MODEL]: a hub id such as Hcompany/Holotron-12B, a folder, or a preset with random weights such as
+    tiny; without one, the small model that comes with the package.
+
     Every setting can be given in a TOML file (--config), in the environment (HOLOTRON_SERVER__PORT=8001) and as a flag
     (--server.port 8001); later ones win. --dry-run lists them all.
     """
     try:
         from holotron.server import layers
     except ImportError as error:
-        from holotron.errors import MissingDependency
-
         raise MissingDependency.extra(error.name or "fastapi", "serve") from None
 
+    # The model is not declared as an argument: the parser would take the value of a setting it does not know for it.
+    flags, others = layers.from_flags(context.args)
+    if len(others) > 1:
+        raise ConfigError(f"one model at a time, please: {', '.join(others)}")
     short = {
-        "model.source": model,
+        "model.source": others[0] if others else None,
         "server.host": host,
         "server.port": port,
         "model.device": device,
@@ -54,7 +57,7 @@ def serve(
         layers.from_file(config) if config is not None else {},
         layers.from_environment(os.environ),
         {key: layers.Value(value, "command line") for key, value in short.items() if value is not None},
-        layers.from_flags(context.args),
+        flags,
     )
     if dry_run:
         print(_listing(resolved))

@@ -158,7 +158,8 @@ _TARGET_PAGE = """(() => {
   window.landed = [-1, -1];
   window.place = (x, y, size) => Object.assign(square.style,
     {left: `${x - size / 2}px`, top: `${y - size / 2}px`, width: `${size}px`, height: `${size}px`});
-  addEventListener('click', (event) => { window.landed = [event.clientX, event.clientY]; });
+  // Only pointer events keep fractions of a pixel.
+  addEventListener('pointerdown', (event) => { window.landed = [event.clientX, event.clientY]; });
 })()"""
 
 # A glyph that looks like the one for a character nobody has assigned is the box for "missing".
