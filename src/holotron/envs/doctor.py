@@ -16,7 +16,7 @@ from pathlib import Path
 from PIL import Image, ImageChops
 
 from holotron.envs.chromium import find_chromium
-from holotron.envs.pool import BrowserPool, faults
+from holotron.envs.pool import OPEN_TIMEOUT, BrowserPool, bounded
 from holotron.envs.session import SessionOptions
 from holotron.envs.tab import Display
 from holotron.envs.web import WebEnvironment
@@ -96,11 +96,12 @@ async def _check(browsers: BrowserPool, viewport: tuple[int, int], scale: float,
 
 
 def _aims(width: int, height: int) -> list[Point]:
-    """Centres of targets: near the corners and edges, where errors of scale are largest, and inside."""
+    """Centres of targets: near the corners and edges, where errors of scale are largest, and inside. Even numbers, so
+    that the edges of a target fall on whole pixels at a scale of 1.5 and its centre can be found exactly."""
     margin = TARGET // 2
     columns = (margin, width // 3, width - margin)
     rows = (margin, (height * 3) // 5, height - margin)
-    return [(x, y) for x in columns for y in rows]
+    return [(x // 2 * 2, y // 2 * 2) for x in columns for y in rows]
 
 
 def find_target(image: bytes) -> Point:
@@ -131,7 +132,7 @@ async def check_browser() -> BrowserCheck:
     browsers = BrowserPool(browsers=1, executable=executable)
     began = time.monotonic()
     try:
-        with faults("looking at the browser"):
+        async with bounded("looking at the browser", OPEN_TIMEOUT):
             lease = await browsers.lease()
             seconds = time.monotonic() - began
             page = await lease.context.new_page()
