@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from holotron.evals.miniwob_solver.moves import check, click, fill, first, first_of, press_submit
+from holotron.evals.miniwob_solver.moves import SCROLL_STEP, at, check, click, fill, first, first_of, press_submit
 from holotron.evals.miniwob_solver.page import Element, Page
 from holotron.evals.miniwob_solver.registry import solves
 from holotron.evals.miniwob_solver.words import listed, ordinal, parse, quoted, rgb
-from holotron.types import Action, PressKeys
+from holotron.types import Action, PressKeys, Scroll
 
 
 def choose_labelled(page: Page, wanted: set[str]) -> Action:
@@ -71,11 +71,17 @@ def radio_and_text_box(goal: str, page: Page) -> Action:
 
 
 def choose_option(page: Page, select: Element, name: str) -> Action | None:
-    """Open the list, click the entry; None when it is chosen."""
+    """Open the list, scroll it if it is long, click the entry; None when it is chosen."""
     if select.value == name:
         return None
     option = page.find("option", text=name, within=select)
-    return click(page, select) if option is None else click(page, option)
+    if option is None:
+        return click(page, select)
+    if option.point is not None:
+        return click(page, option)
+    # The open list reaches from the field to the end of the window, and scrolls inside.
+    x, y = at((select.rect.centre[0], (select.rect.bottom + page.viewport[1]) / 2))
+    return Scroll("down" if option.rect.y > y else "up", SCROLL_STEP, x=x, y=y)
 
 
 @solves("choose-list")
@@ -115,7 +121,7 @@ def choose_from_scroll_list(goal: str, page: Page) -> Action:
     """A second entry is added with the keyboard: Control+Arrow walks there, Control+Space selects it."""
     (names,) = parse(goal, r"Select (.*) from the scroll list")
     options = page.all("option")
-    wanted = sorted((i for i, o in enumerate(options) if o.text in _names_in(names, options)))
+    wanted = sorted((i for i, o in enumerate(options) if o.text in names_in(names, options)))
     chosen = [i for i, o in enumerate(options) if o.checked]
     if chosen == wanted:
         return press_submit(page)
@@ -127,7 +133,7 @@ def choose_from_scroll_list(goal: str, page: Page) -> Action:
     return PressKeys(("Control", "ArrowDown" if steps > 0 else "ArrowUp"))
 
 
-def _names_in(names: str, options: list[Element]) -> set[str]:
+def names_in(names: str, options: list[Element]) -> set[str]:
     """'Korea, Republic of, Peru' is two names: split at the comma that leaves entries of the list on both sides."""
     texts = {o.text for o in options}
     if names in texts:

@@ -12,13 +12,11 @@ from holotron.types import Action
 
 
 def choose_date(page: Page, field: Element, wanted: str) -> Action | None:
-    """`wanted` as MM/DD/YYYY: open the calendar, turn to the month, click the day."""
-    if field.value == wanted:
-        return None
+    """`wanted` as MM/DD/YYYY: open the calendar, turn to the month, click the day, which also closes it."""
     day = datetime.strptime(wanted, "%m/%d/%Y").date()
     title = page.find(css="ui-datepicker-title")
     if title is None:
-        return click(page, field)
+        return None if field.value == wanted else click(page, field)
     shown = datetime.strptime(title.text, "%B %Y").date()
     if shown != date(day.year, day.month, 1):
         return click(page, page.get("a", css="ui-datepicker-next" if shown < day else "ui-datepicker-prev"))

@@ -70,8 +70,19 @@ def _into(page: Page, moving: list[Element], box: Element) -> Action | None:
 def drag_shapes_into_box(goal: str, page: Page) -> Action:
     name = parse(goal, r"Drag all (\w+)s into")[0]
     box = page.get("rect", id="shape-container")
-    moving = [s for s in _movable(page) if SHAPE_NAMES[s.tag] == name]
-    return first(_into(page, moving, box), press_submit(page))
+    right = [s for s in _movable(page) if SHAPE_NAMES[s.tag] == name]
+    wrong = [s for s in _movable(page) if SHAPE_NAMES[s.tag] != name]
+    return first(_into(page, right, box), _out_of(page, wrong, box), press_submit(page))
+
+
+def _out_of(page: Page, staying: list[Element], box: Element) -> Action | None:
+    """Drag the first shape that reaches into the box to the far side of the plane."""
+    for shape in staying:
+        if box.rect.touches(shape.rect):
+            plane = page.get("svg").rect
+            above = box.rect.centre[1] > plane.centre[1]
+            return drag(grip(shape), (shape.rect.centre[0], plane.y + 15 if above else plane.bottom - 15))
+    return None
 
 
 @solves("drag-shapes-2")
@@ -100,10 +111,17 @@ def _movable(page: Page) -> list[Element]:
 def _move_entry(entries: list[Element], start: int, end: int) -> Drag:
     """Drop an entry on another one's place; a little further in the direction of travel makes the rest give way."""
     a, b = entries[start].rect, entries[end].rect
-    (ax, ay), (bx, by) = a.centre, b.centre
-    push_x = 0.25 * b.width * _sign(bx - ax)
-    push_y = 0.25 * b.height * _sign(by - ay)
-    return drag((ax, ay), (bx + push_x, by + push_y))
+    rightward, downward = _sign(b.x - a.x), _sign(b.y - a.y)
+    if (rightward, downward) == (1, -1):
+        # Up and to the right, an entry lands behind the one it is dropped on: drop it on the one before.
+        b = entries[end - 1].rect
+        return drag(a.centre, (b.centre[0] + 0.25 * b.width, b.centre[1]))
+    x = b.centre[0] + 0.25 * b.width * rightward
+    if (rightward, downward) == (-1, 1):
+        # Down and to the left: stay above the row until the right column, or its other entries give way as well.
+        return drag(a.centre, (x, b.y + 6))
+    lean = 5.0 * rightward if not downward else 0.0  # exactly level, the list overlooks the second entry in a row
+    return drag(a.centre, (x, b.centre[1] + 0.25 * b.height * downward + lean))
 
 
 def _sign(value: float) -> int:
@@ -196,5 +214,5 @@ def _degrees_to(target: float, now: float) -> float:
 
 def _swing(degrees: float) -> float:
     """How long a drag turns the cube that far (measured: a short one is swallowed by friction)."""
-    length = min(50.0, (abs(degrees) + 14) / 1.77)
+    length = min(max((abs(degrees) + 14) / 1.77, 20.0), 50.0)
     return length if degrees > 0 else -length

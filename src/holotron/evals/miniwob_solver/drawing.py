@@ -62,19 +62,22 @@ def _unit(start: Point, end: Point) -> Point:
 
 
 def _far_along(start: Point, direction: Point) -> Point:
-    """The farther the point, the less a whole pixel changes the angle; at most 60 pixels, inside the drawing."""
+    """The farther the point, the less a whole pixel changes the angle; at most 100 pixels, inside the drawing."""
     length = math.hypot(*direction)
     x, y = direction[0] / length, direction[1] / length
-    points = ((start[0] + x * r, start[1] + y * r) for r in range(60, 0, -1))
+    points = ((start[0] + x * r, start[1] + y * r) for r in range(100, 0, -1))
     return next(p for p in points if 4 < p[0] < 146 and 4 < p[1] < 126)
 
 
 @solves("draw-line")
 def draw_line(goal: str, page: Page) -> Action:
-    if page.find("path") is not None:
-        return press_submit(page)
-    dot = page.get("circle").rect.centre
-    plane = page.get("svg").rect
+    """From edge to edge through the dot. A new stroke replaces the last one."""
+    dot, plane = page.get("circle").rect.centre, page.get("svg").rect
     if "horizontal" in goal:
-        return drag((plane.x + 15, dot[1]), (plane.right - 15, dot[1]))
-    return drag((dot[0], plane.y + 10), (dot[0], plane.bottom - 10))
+        start, end = (plane.x + 15, dot[1]), (plane.right - 15, dot[1])
+    else:
+        start, end = (dot[0], plane.y + 10), (dot[0], plane.bottom - 10)
+    line = page.find("path")
+    if line is not None and math.dist(line.rect.centre, ((start[0] + end[0]) / 2, (start[1] + end[1]) / 2)) < 4:
+        return press_submit(page)
+    return drag(start, end)

@@ -22,6 +22,7 @@ EDITOR = """(box) => {
   const boxes = [];
   for (let node = walker.nextNode(); node; node = walker.nextNode())
     for (let i = 0; i < node.data.length; i++) {
+      if (node.data[i] === '\\uFEFF') continue;  // where the editor keeps the style of the next letter
       const range = document.createRange();
       range.setStart(node, i);
       range.setEnd(node, i + 1);
@@ -29,27 +30,43 @@ EDITOR = """(box) => {
     }
   return {pieces: editor.getContents().ops, marked: marked && [marked.index, marked.length], boxes, colours: COLOR_MAP};
 }"""
+Style = tuple[str, Any]  # as the editor names them: ("bold", True), ("color", "#e60000")
 STYLES = {"bold": "bold", "italics": "italic", "underlined": "underline"}
 
 
 @solves("text-editor", question=EDITOR)
 def style_text(goal: str, page: Page) -> Action:
-    """Mark the text, press the style's button, submit."""
+    """Mark the text, press the style's button, submit. A style that is there by mistake is taken off the same way."""
     what, style = parse(goal, r"(?:give|make) (.*?)(?: the (?:style|color))? (\w+) ?(?: and press Submit)?\.$")
-    text = "".join(piece["insert"] for piece in page.answer["pieces"])
-    start, end = _range(what, text)
-    colour = page.answer["colours"].get(style)
-    wanted = {"color": colour[0]} if colour else {STYLES[style]: True}
-    if _styled(page.answer["pieces"]) == [(start, end, wanted)]:
+    pieces = page.answer["pieces"]
+    stretch = _range(what, "".join(piece["insert"] for piece in pieces))
+    if style in STYLES:
+        wanted: Style = (STYLES[style], True)
+    else:
+        wanted = ("color", page.answer["colours"][style][0])
+    have = [(where, s) for where, styles in _styled(pieces) for s in styles]
+    if have == [(stretch, wanted)]:
         return press_submit(page)
-    if page.answer["marked"] != [start, end - start]:
-        return mark(page.answer["boxes"][start], page.answer["boxes"][end - 1])
-    if not colour:
-        return click(page, page.get("button", css=f"ql-{STYLES[style]}"), element=style)
-    swatch = page.find(css="ql-picker-item", where=lambda e: e.attributes.get("data-value") == colour[0])
+    for where, (name, value) in have:
+        if (where, (name, value)) != (stretch, wanted) and (where, name) != (stretch, wanted[0]):
+            return _press_style(page, where, (name, None))
+    return _press_style(page, stretch, wanted)
+
+
+def _press_style(page: Page, stretch: tuple[int, int], style: Style) -> Action:
+    """Buttons turn a style on and off; a colour is taken off with the swatch that has none."""
+    start, end = stretch
+    marked = page.answer["marked"]
+    if marked != [start, end - start]:
+        other = marked is not None and marked[1] > 0
+        return mark(page.answer["boxes"][start], page.answer["boxes"][end - 1], unmark=other)
+    name, value = style
+    if name != "color":
+        return click(page, page.get("button", css=f"ql-{name}"), element=name)
+    swatch = page.find(css="ql-picker-item", where=lambda e: e.attributes.get("data-value") == value)
     if swatch is None:
         return click(page, page.get(css="ql-picker-label"), element="text colour")
-    return click(page, swatch, element=style)
+    return click(page, swatch, element=value or "no colour")
 
 
 def _range(what: str, text: str) -> tuple[int, int]:
@@ -63,13 +80,13 @@ def _range(what: str, text: str) -> tuple[int, int]:
     return match.span()
 
 
-def _styled(pieces: list[dict[str, Any]]) -> list[tuple[int, int, dict[str, Any]]]:
-    """The stretches of text that have a style."""
+def _styled(pieces: list[dict[str, Any]]) -> list[tuple[tuple[int, int], list[Style]]]:
+    """The stretches of text that have styles."""
     stretches, at = [], 0
     for piece in pieces:
-        length = len(piece["insert"].rstrip("\n"))
+        end = at + len(piece["insert"].rstrip("\n"))
         if piece.get("attributes"):
-            stretches.append((at, at + length, piece["attributes"]))
+            stretches.append(((at, end), list(piece["attributes"].items())))
         at += len(piece["insert"])
     return stretches
 
@@ -117,7 +134,9 @@ def create_event(goal: str, page: Page) -> Action:
     length, name, start, end = parse(goal, r'Create a (.*) event named "(.*)", between (\w+) and (\w+)')
     slots, window = HALF_HOURS[length], range(_half_hour(start), _half_hour(end))
     made = page.find(id="newEvent")
-    if page.find(id="create-event") is not None and made is not None:
+    if made is not None and page.find(id="create-event") is None:
+        return click(page, made)  # an event that was begun and let go: a click asks for its name
+    if made is not None:
         begins = int(made.attributes["data-start"])
         fits = int(made.attributes["data-duration"]) == slots and begins in window and begins + slots <= window.stop
         if not fits:

@@ -37,19 +37,20 @@ def odd_or_even(goal: str, page: Page) -> Action:
 
 
 # Halving without a memory: in a search tree every number has one place, so the last answer says where to go next.
-NEXT_GUESS = {5: (2, 7), 2: (0, 3), 0: (0, 1), 3: (3, 4), 7: (6, 8), 8: (8, 9)}
+NEXT_GUESS = {5: (2, 7), 2: (0, 3), 7: (6, 8)}
 
 
 @solves("guess-number")
 def guess_number(goal: str, page: Page) -> Action:
-    guess = 5
     hint = page.find(id="lower") or page.find(id="higher")
+    guess = 5
     if hint is not None:
-        last, side = int(parse(hint.text, r"than (\d+)")[0]), int(hint.id == "higher")
-        guess = NEXT_GUESS.get(last, (last, last))[side]
-        if guess == last:
-            guess += 1 if side else -1
+        guess = next_guess(int(parse(hint.text, r"than (-?\d+)")[0]), higher=hint.id == "higher")
     return first(fill(page, page.get("input"), str(guess)), press_submit(page))
+
+
+def next_guess(last: int, *, higher: bool) -> int:
+    return NEXT_GUESS.get(last, (last - 1, last + 1))[higher]
 
 
 @solves("find-greatest")
@@ -92,7 +93,10 @@ def play_tic_tac_toe(goal: str, page: Page) -> Action:
 
 def best_square(board: str) -> int:
     """The move that wins most often: the opponent plays at random 55 times in 100, else wins or blocks if it can."""
-    return max((i for i in range(9) if board[i] == " "), key=lambda i: (round(_after_x(board, i), 9), i == 4, -i))
+    free = [i for i in range(9) if board[i] == " "]
+    if wins := _completes(board, "X", free):
+        return wins[0]
+    return max(free, key=lambda i: (round(_after_x(board, i), 9), i == 4, -i))
 
 
 @cache
@@ -155,19 +159,27 @@ def find_hot_spot(goal: str, page: Page, memory: Memory) -> Action:
 
 def next_probe(plane: Rect, heard: list[tuple[float, float, str]]) -> tuple[float, float]:
     """The point whose signal leaves the fewest places for the hot spot, given the signals heard so far."""
-    across, down = np.arange(plane.x + 4, plane.right, 2), np.arange(plane.y + 4, plane.bottom, 2)
-    x, y = (a.ravel() for a in np.meshgrid(across, down))
+    x, y = _grid(plane, 1)
     possible = np.ones(len(x), bool)
     for px, py, signal in heard:
         near, far = RINGS[signal]
         distance = np.hypot(x - px, y - py)
-        possible &= (distance >= near - 1) & (distance < far + 1)
-    spots_x, spots_y = x[possible], y[possible]
-    if not len(spots_x):
+        possible &= (distance >= near) & (distance < far)
+    x, y = x[possible], y[possible]
+    if not len(x):
         return at(plane.centre)
-    # Expected number of spots left after each probe: the sum of squares of the ring counts (HOT leaves none).
-    distance = np.hypot(x[:, None] - spots_x[None], y[:, None] - spots_y[None])
+    thin = 1 + len(x) // 400  # a few hundred places stand for them all
+    x, y = x[::thin], y[::thin]
+    probes_x, probes_y = (np.concatenate(pair) for pair in zip(_grid(plane, 6), (x, y), strict=True))
+    # Expected number of places left after each probe: the sum of squares of the ring counts (HOT leaves none).
+    distance = np.hypot(probes_x[:, None] - x[None], probes_y[:, None] - y[None])
     rings = [(distance >= near) & (distance < far) for name, (near, far) in RINGS.items() if name != "HOT"]
     left = sum(ring.sum(1).astype(float) ** 2 for ring in rings)
-    best = int(left.argmin())
-    return at((float(x[best]), float(y[best])))
+    best = int(np.argmin(left))
+    return at((float(probes_x[best]), float(probes_y[best])))
+
+
+def _grid(plane: Rect, step: int) -> tuple[np.ndarray, np.ndarray]:
+    across, down = np.arange(plane.x + 2, plane.right, step), np.arange(plane.y + 2, plane.bottom, step)
+    x, y = np.meshgrid(across, down)
+    return x.ravel(), y.ravel()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from holotron.evals.miniwob_solver.page import Element, Page, Rect, ScrollState
-from holotron.types import Action, Click, PressKeys, Scroll, Wait, Write
+from holotron.types import Action, Click, PressKeys, Scroll, Write
 
 SCROLL_STEP = 100.0  # CSS pixels; less than the smallest page area that scrolls, so nothing is jumped over
 ENOUGH = 12.0  # CSS pixels of a tall element that must show before it is clicked
@@ -27,7 +27,7 @@ def click(page: Page, target: Element, *, element: str = "") -> Action:
     if hidden is not None:
         return hidden
     if target.point is None:
-        return Wait(0.5)  # covered: by an animation that will end, or by a popup that the task's solver handles
+        return PressKeys(("Escape",))  # something was opened on top of it: a calendar, a list of proposals
     x, y = at(target.point)
     return Click(x, y, element=element or target.text[:40] or target.id or target.tag)
 
@@ -88,7 +88,11 @@ def press_submit(page: Page, *labels: str) -> Action:
     return click(page, page.get(where=lambda e: e.tag == "button" and e.text in wanted))
 
 
-def pick_proposal(page: Page, fits: Callable[[str], bool]) -> Action:
-    """Click the entry that fits in the list under a text field, when it has come up."""
-    entry = page.find("li", css="ui-menu-item", where=lambda e: fits(e.text))
-    return Wait(0.5) if entry is None else click(page, entry)
+def complete(page: Page, field: Element, typed: str, fits: Callable[[str], bool]) -> Action | None:
+    """A field that proposes what could be meant: type a part, click the proposal that fits."""
+    proposal = page.find("li", css="ui-menu-item", where=lambda e: fits(e.text))
+    if proposal is not None and page.focus is field:
+        return click(page, proposal)
+    if fits(field.value):
+        return None
+    return Write(typed) if field.focused else click(page, field)

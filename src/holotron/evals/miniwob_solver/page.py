@@ -40,6 +40,9 @@ class Rect:
     def contains(self, other: Rect) -> bool:
         return self.x <= other.x and self.y <= other.y and other.right <= self.right and other.bottom <= self.bottom
 
+    def touches(self, other: Rect) -> bool:
+        return self.x < other.right and other.x < self.right and self.y < other.bottom and other.y < self.bottom
+
 
 @dataclass(frozen=True, slots=True)
 class ScrollState:

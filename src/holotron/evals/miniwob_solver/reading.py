@@ -7,7 +7,7 @@ from holotron.evals.miniwob_solver.moves import at, click, fill, first, press_su
 from holotron.evals.miniwob_solver.page import Element, Page
 from holotron.evals.miniwob_solver.registry import solves
 from holotron.evals.miniwob_solver.words import ordinal, parse, quoted
-from holotron.types import Action, PressKeys, Scroll
+from holotron.types import Action, Click, PressKeys, Scroll
 
 FAR = 500.0  # a flick of the wheel when only the end of a text matters
 
@@ -107,11 +107,14 @@ def highlight_text(goal: str, page: Page) -> Action:
     block = page.answer["blocks"][position - 1]
     if page.answer["marked"].split() == block["text"].split():
         return press_submit(page)
-    return mark(block["first"], block["last"])
+    return mark(block["first"], block["last"], unmark=page.answer["marked"] != "")
 
 
-def mark(first_box: list[float], last_box: list[float]) -> Action:
-    """Drag from the left edge of the first character to the right edge of the last."""
+def mark(first_box: list[float], last_box: list[float], *, unmark: bool = False) -> Action:
+    """Drag from the left edge of the first character to the right edge of the last.
+
+    `unmark` when something else is marked: dragging that would carry it away, so click it off first.
+    """
     start = (first_box[0], first_box[1] + first_box[3] / 2)
     end = (last_box[0] + last_box[2] + 1, last_box[1] + last_box[3] / 2)
-    return drag(start, end)
+    return Click(*at(end)) if unmark else drag(start, end)

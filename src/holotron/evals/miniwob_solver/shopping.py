@@ -8,10 +8,9 @@ from holotron.evals.miniwob_solver.dates import choose_date
 from holotron.evals.miniwob_solver.moves import (
     bring_into_view,
     click,
-    fill,
+    complete,
     first,
     first_of,
-    pick_proposal,
     press_submit,
 )  # fmt: skip
 from holotron.evals.miniwob_solver.page import Element, Page
@@ -46,11 +45,11 @@ def book_flight(goal: str, page: Page, memory: Memory) -> Action:
             return _choose_flight(page, flights, kind, memory)
         return click(page, page.get("button", id="menu-back"))
     fields = (page.get("input", id="flight-from"), start), (page.get("input", id="flight-to"), end)
-    return first(
-        first_of(_airport(page, field, name) for field, name in fields),
-        choose_date(page, page.get("input", id="datepicker"), day),
-        press_submit(page, "Search"),
-    )
+    airport = first_of(_airport(page, field, name) for field, name in fields)
+    date = choose_date(page, page.get("input", id="datepicker"), day)
+    if page.find(css="ui-datepicker-title") is not None:
+        airport = None  # an open calendar lies over the other fields: first things first
+    return first(airport, date, press_submit(page, "Search"))
 
 
 def _airport(page: Page, field: Element, name: str) -> Action | None:
@@ -59,9 +58,7 @@ def _airport(page: Page, field: Element, name: str) -> Action | None:
     def fits(entry: str) -> bool:
         return entry.startswith(f"{name} (") or entry.endswith(f"({name})")
 
-    if fits(field.value):
-        return None
-    return fill(page, field, name) or pick_proposal(page, fits)
+    return complete(page, field, name, fits)
 
 
 def _choose_flight(page: Page, flights: list[Element], kind: str, memory: Memory) -> Action:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from datetime import datetime
 
-from holotron.evals.miniwob_solver.moves import click, fill, first, press_submit
+from holotron.evals.miniwob_solver.moves import click, complete, fill, first, press_submit
 from holotron.evals.miniwob_solver.page import Page
 from holotron.evals.miniwob_solver.registry import solves
 from holotron.evals.miniwob_solver.words import ordinal, parse, quoted
-from holotron.types import Action, Write
+from holotron.types import Action
 
 
 def answer(page: Page, content: str) -> Action:
@@ -138,7 +138,8 @@ def search_and_click_result(goal: str, page: Page) -> Action:
     query, position = parse(goal, r'enter "(.*)" and press .* click the (\w+) search result')
     field = page.get("input", id="search-text")
     results = page.all("a", css="search-title")
-    if not results or field.value != query:
+    # Results of another search are numbered -1; on the screen they are those of the text searched for before.
+    if not results or field.value != query or results[0].attributes["data-result"] == "-1":
         return first(fill(page, field, query), press_submit(page, "Search"))
     wanted_page, place = divmod(ordinal(position) - 1, 3)
     current = page.get("li", css="active")
@@ -159,9 +160,4 @@ def complete_country(goal: str, page: Page) -> Action:
     def fits(entry: str) -> bool:
         return entry.startswith(start) and entry.endswith(end)
 
-    proposal = page.find("li", css="ui-menu-item", where=lambda e: fits(e.text))
-    if proposal is not None:
-        return click(page, proposal)
-    if fits(field.value):
-        return press_submit(page)
-    return Write(start) if field.focused else click(page, field)
+    return first(complete(page, field, start, fits), press_submit(page))
