@@ -12,13 +12,15 @@ import textwrap
 import psutil
 import pytest
 
+from holotron.envs import session
 from holotron.envs.chromium import find_chromium, is_program
+from holotron.envs.network import NetworkPolicy
 from holotron.envs.pool import BrowserPool
 from holotron.envs.session import SessionOptions
 from holotron.envs.tab import Display
 from holotron.envs.web import WebEnvironment
 from holotron.errors import ConfigError, EnvironmentFault, MissingDependency
-from holotron.types import Click, Goto, Wait
+from holotron.types import Click, Goto, Task, Wait
 from tests.envs.processes import alive, browsers_under, eventually, renderers_under
 
 pytestmark = pytest.mark.browser
@@ -103,7 +105,7 @@ def test_a_page_that_hangs_is_replaced(run, browse, monkeypatch):
 
 
 def test_a_slow_page_and_one_that_never_comes_do_not_hold_the_agent_up(run, browse, site, monkeypatch):
-    monkeypatch.setitem(_navigation(), "timeout", 1500)
+    monkeypatch.setitem(session._NAVIGATION, "timeout", 1500)
 
     async def main():
         async with browse(PAGE) as page:
@@ -116,12 +118,6 @@ def test_a_slow_page_and_one_that_never_comes_do_not_hold_the_agent_up(run, brow
     assert "still loading" in slow.note
     assert refused.note != ""
     assert back.title == "page"
-
-
-def _navigation() -> dict:
-    from holotron.envs import session
-
-    return session._NAVIGATION
 
 
 # --------------------------------------------------------------------------------------------------- browsers that fail
@@ -156,6 +152,25 @@ def test_a_killed_browser_breaks_its_own_sessions_only_and_is_replaced(run, site
     assert titles == ["page"] * 4
     assert living == 2
     assert left  # nothing stays behind
+
+
+def test_the_death_of_playwrights_own_process_is_survived(run, site):
+    site.pages["/"] = PAGE
+
+    async def main():
+        before = {p.pid for p in psutil.Process().children(recursive=True)}
+        pool = BrowserPool(browsers=1)
+        environment = WebEnvironment(pool, SessionOptions(display=Display(200, 200), network=_only(site)))
+        await environment.reset(_task(site))
+        next(p for p in psutil.Process().children() if p.pid not in before and "node" in p.name()).kill()
+        with pytest.raises(EnvironmentFault):
+            await _act_until_it_fails(environment)
+        title = (await environment.reset(_task(site))).title
+        await environment.close()
+        await pool.close()
+        return title
+
+    assert run(main()) == "page"
 
 
 def test_a_browser_that_has_served_enough_is_retired(run, site):
@@ -201,6 +216,7 @@ def test_a_full_pool_waits_and_a_closed_one_says_so(run):
 
 PARENT = """
 import asyncio, sys
+from holotron.envs.network import NetworkPolicy
 from holotron.envs.pool import BrowserPool
 
 async def main():
@@ -230,13 +246,14 @@ def test_no_process_outlives_a_parent_that_is_killed(killed):
     assert eventually(lambda: not alive(everything)), [p.name() for p in alive(everything)]
 
 
-def _only(site):
-    from holotron.envs.network import NetworkPolicy
+async def _act_until_it_fails(environment):
+    for _ in range(50):  # it takes a moment until the pipe is known to be closed
+        await environment.step(Click(10, 10))
 
+
+def _only(site):
     return NetworkPolicy(allow=(site.host,))
 
 
 def _task(site):
-    from holotron.types import Task
-
     return Task("web", "test", start_url=site.url("/"))

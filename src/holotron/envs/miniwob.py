@@ -32,7 +32,7 @@ from PIL import Image
 
 from holotron.envs import dom
 from holotron.envs.hands import LONGEST_WAIT, Refused, perform
-from holotron.envs.pool import BrowserPool, Lease, faults
+from holotron.envs.pool import OPEN_TIMEOUT, BrowserPool, Lease, bounded
 from holotron.envs.session import prepare
 from holotron.envs.static import StaticServer
 from holotron.envs.tab import Box, Clipboard, Display, Tab
@@ -178,11 +178,10 @@ class MiniWobEnvironment:
             return StepResult(await self.reset(self.task))
         if not isinstance(action, Answer | Wait):  # waiting is for the page's clock, see below
             try:
-                with faults(f"doing {action.tool_name}"):
-                    if isinstance(action, Drag):  # the hand arrives before it presses: no jump for pages to see
-                        await perform(self._open_tab, Hover(action.x1, action.y1), self._view)
-                        await self._read(*ARRIVAL_TIME)
-                    await perform(self._open_tab, action, self._view)
+                if isinstance(action, Drag):  # the hand arrives before it presses: no jump for pages to see
+                    await perform(self._open_tab, Hover(action.x1, action.y1), self._view)
+                    await self._read(*ARRIVAL_TIME)
+                await perform(self._open_tab, action, self._view)
             except Refused as refusal:
                 self._notes.append(str(refusal))
         state = await self._read(*_page_time(action))
@@ -234,8 +233,8 @@ class MiniWobEnvironment:
             await self._open_tab.move(0, 0)  # nothing is hovered at the start
             goal = await self._open_tab.evaluate(f"__holotron.start(...{arguments})")
         if goal is None:
-            with faults(f"loading {page}"):
-                await self._open_tab.page.goto(page, wait_until="load", timeout=20_000)
+            async with bounded(f"loading {page}", OPEN_TIMEOUT):
+                await self._open_tab.page.goto(page, wait_until="load")
             goal = await self._open_tab.evaluate(f"__holotron.start(...{arguments})")
         self._loaded = task.name
         return str(goal)
@@ -250,7 +249,7 @@ class MiniWobEnvironment:
             reduced_motion="reduce",
             service_workers="block",
         )
-        with faults("opening a page"):
+        async with bounded("opening a page", OPEN_TIMEOUT):
             clipboard = Clipboard(self._lease.clipboard)
             await prepare(self._lease.context, clipboard, self._notes.append)
             if self._options.time_limit is None:

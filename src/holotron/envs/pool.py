@@ -20,8 +20,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,6 +62,7 @@ class BrowserPool:
         self._opening = asyncio.Semaphore(opening_at_once)
         self._driver: Playwright | None = None
         self._driver_lock = asyncio.Lock()
+        self._sandbox_refused = False
         self._retired: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -78,47 +79,66 @@ class BrowserPool:
             raise
 
     async def _open(self, slot: _Slot, context_options: dict[str, Any]) -> Lease:
-        with faults("opening a browser context"):
-            async with slot.lock:
-                if self._closed:
-                    raise EnvironmentFault("The browser pool is closed.")
-                if slot.browser is not None and slot.browser.is_connected() and slot.served >= self._recycle_after:
-                    self._retire(slot)
-                if slot.browser is None or not slot.browser.is_connected():
-                    slot.browser, slot.served = await self._launch(), 0
-                browser = slot.browser
-                slot.served += 1
-            async with asyncio.timeout(OPEN_TIMEOUT):
+        async with bounded("opening a browser context", OPEN_TIMEOUT):
+            browser = await self._browser_of(slot)
+            try:
+                context = await browser.new_context(**context_options)
+            except PlaywrightError:  # the browser has died and we had not noticed: once more, with a new one
+                self._retire(slot, browser)
+                browser = await self._browser_of(slot)
                 context = await browser.new_context(**context_options)
             return Lease(context, browser, slot.clipboard, self, slot)
 
+    async def _browser_of(self, slot: _Slot) -> Browser:
+        """The slot's browser, started or replaced if need be, with one more lease on its account."""
+        async with slot.lock:
+            if self._closed:
+                raise EnvironmentFault("The browser pool is closed.")
+            if slot.browser is not None and slot.served >= self._recycle_after:
+                self._retire(slot, slot.browser)
+            if slot.browser is None or not slot.browser.is_connected():
+                slot.browser, slot.served = await self._launch(), 0
+            slot.served += 1
+            return slot.browser
+
     async def _launch(self) -> Browser:
         executable = self._executable or find_chromium(headless=self._headless)
-        async with self._driver_lock:
-            if self._driver is None:
-                self._driver = await async_playwright().start()
+        # Chromium refuses its sandbox to root. Many containers refuse it to everybody.
+        sandbox = os.name == "posix" and os.geteuid() != 0 and not self._sandbox_refused
+        driver = await self._start_driver()
         try:
-            return await self._driver.chromium.launch(
+            return await driver.chromium.launch(
                 executable_path=executable,
                 headless=self._headless,
                 args=self._flags,
-                chromium_sandbox=os.name == "posix" and os.geteuid() != 0,  # Chromium refuses it to root
+                chromium_sandbox=sandbox,
                 handle_sigint=False,  # Ctrl-C is ours: the rollout finishes its records first
                 handle_sigterm=False,
                 handle_sighup=False,
             )
         except PlaywrightError as error:
-            if "Connection closed" in str(error):  # the driver itself died; the next attempt starts a new one
-                self._driver = None
-            raise
+            if sandbox and "sandbox" in str(error).lower():
+                log.warning("Chromium's sandbox is not available here; pages run without it.")
+                self._sandbox_refused = True
+            elif not await _works(driver):
+                self._driver = None if self._driver is driver else self._driver
+            else:
+                raise
+            return await self._launch()
 
-    def _retire(self, slot: _Slot) -> None:
-        """Replace a browser that has served enough; it is closed when its last context is gone."""
-        old, slot.browser = slot.browser, None
-        assert old is not None
-        task = asyncio.create_task(_close_when_empty(old))
-        self._retired.add(task)
-        task.add_done_callback(self._retired.discard)
+    async def _start_driver(self) -> Playwright:
+        async with self._driver_lock:
+            if self._driver is None:
+                self._driver = await async_playwright().start()
+            return self._driver
+
+    def _retire(self, slot: _Slot, browser: Browser) -> None:
+        """Take a browser out of service; it is closed when its last context is gone."""
+        if slot.browser is browser:
+            slot.browser = None
+            task = asyncio.create_task(_close_when_empty(browser))
+            self._retired.add(task)
+            task.add_done_callback(self._retired.discard)
 
     def _give_back(self, slot: _Slot) -> None:
         slot.leases -= 1
@@ -174,19 +194,30 @@ class _Slot:
         self.clipboard = asyncio.Lock()
 
 
-@contextmanager
-def faults(what: str) -> Iterator[None]:
-    """Playwright's errors and timeouts become `EnvironmentFault`: the browser failed, not the agent."""
+@asynccontextmanager
+async def bounded(what: str, seconds: float) -> AsyncIterator[None]:
+    """Playwright's errors, and taking too long, become `EnvironmentFault`: the browser failed, not the agent."""
     try:
-        yield
+        async with asyncio.timeout(seconds):
+            yield
     except PlaywrightError as error:
         raise EnvironmentFault(f"The browser failed while {what}: {first_line(error)}") from error
     except TimeoutError as error:
-        raise EnvironmentFault(f"The browser did not answer in time while {what}.") from error
+        raise EnvironmentFault(f"The browser did not answer in {seconds:g} s while {what}.") from error
 
 
 def first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+async def _works(driver: Playwright) -> bool:
+    """Whether Playwright's own process is still there, asked with the smallest thing it can do."""
+    try:
+        async with asyncio.timeout(CLOSE_TIMEOUT):
+            await (await driver.request.new_context()).dispose()
+        return True
+    except (PlaywrightError, TimeoutError):
+        return False
 
 
 async def _close_when_empty(browser: Browser) -> None:

@@ -22,7 +22,7 @@ from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from holotron.envs.hands import Refused
 from holotron.envs.network import Blocked, Guard, NetworkPolicy, check_url
-from holotron.envs.pool import BrowserPool, Lease, faults, first_line, quietly
+from holotron.envs.pool import OPEN_TIMEOUT, BrowserPool, Lease, bounded, first_line, quietly
 from holotron.envs.settle import CAP, Activity, settle
 from holotron.envs.tab import Clipboard, Display, PageCrash, Tab
 from holotron.errors import EnvironmentFault
@@ -103,7 +103,7 @@ class Session:
             raise
         session = cls(lease, guard, options)
         try:
-            with faults("opening a session"):
+            async with bounded("opening a session", OPEN_TIMEOUT):
                 await prepare(lease.context, session._clipboard, session.note)
                 lease.context.on("page", session._on_page)
                 lease.context.on("dialog", session._on_dialog)
@@ -233,7 +233,7 @@ class Session:
         """A new page in place of one that crashed or hangs, at the same address."""
         broken = self._open[self._active]
         url = broken.tab.page.url
-        with faults("replacing a broken page"):
+        async with bounded("replacing a broken page", OPEN_TIMEOUT):
             await self._add_tab()
             self._open.remove(broken)
             self._active = len(self._open) - 1
@@ -242,11 +242,11 @@ class Session:
             await self.goto(url)
 
     async def _to_front(self) -> None:
-        with faults("switching tabs"):
+        async with bounded("switching tabs", OPEN_TIMEOUT):
             await self.tab.page.bring_to_front()
 
     async def _add_tab(self) -> None:
-        with faults("opening a tab"):
+        async with bounded("opening a tab", OPEN_TIMEOUT):
             self._opening_own = True
             try:
                 page = await self._lease.context.new_page()

@@ -77,7 +77,6 @@ class WebEnvironment:
         self._options = options
         self._session: Session | None = None
         self._task: Task | None = None
-        self._answered = False
 
     @property
     def task(self) -> Task:
@@ -90,7 +89,7 @@ class WebEnvironment:
     async def reset(self, task: Task) -> Observation:
         url = self._start_url(task)
         await self.close()
-        self._task, self._answered = task, False
+        self._task = task
         self._session = await Session.open(self._browsers, self._options)
         await self._session.goto(url)
         observation = await self.observe()
