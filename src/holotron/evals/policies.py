@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from holotron.agent.policies.base import Policy
@@ -18,6 +18,8 @@ from holotron.agent.policies.openai_api import OpenAIPolicy, Sampling, served_mo
 from holotron.agent.policies.random import DEFAULT_ACTIONS, RandomPolicy
 from holotron.agent.profiles import Profile, profile_for
 from holotron.errors import ConfigError
+
+MOST_IMAGES = 64  # in one request of ours; the history policy is what keeps them few
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,7 @@ def _engine(choice: PolicyChoice, actions: Sequence[str]) -> Policy:
     found = resolve(choice.spec)
     profile = choice.profile(choice.spec, found if isinstance(found, Path) else None)
     model, processor = load_model(choice.spec, device=choice.device)
+    processor.limits = replace(processor.limits, max_images=MOST_IMAGES, max_tiles=MOST_IMAGES * 13)
     return EnginePolicy(
         Engine(model, processor),
         profile.make_dialect(actions),

@@ -35,11 +35,12 @@ PAGE_IS_DATA = (
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What the model may write, for servers and engines that can enforce it. At most one is set."""
+    """What the model may write, for servers and engines that can enforce it: a schema, a pattern, or tools."""
 
     json_schema: dict[str, Any] | None = None
     regex: str | None = None
     tools: tuple[dict[str, Any], ...] = ()
+    must_call: str = ""  # with tools: this one. The list itself never changes, for it stands at the prompt's beginning
 
 
 class Dialect(ABC):

@@ -85,7 +85,7 @@ _LINES = {
     "go_back": "back",
     "goto": r"goto [^ \n]+",
     "refresh": "refresh",
-    "wait": r"wait( [0-9]+(\.[0-9]+)?)?",
+    "wait": r"wait( ([0-9](\.[0-9]+)?|10))?",
     "new_tab": r"newtab( [^ \n]+)?",
     "switch_tab": r"tab [0-9]{1,2}",
     "close_tab": "closetab",

@@ -16,7 +16,6 @@ from holotron.agent.dialects.base import ANSWER_NOW, PAGE_IS_DATA, ChatDialect, 
 from holotron.agent.history import Shown, Turn, View
 from holotron.agent.messages import Message, Part, ToolCall
 from holotron.agent.schema import (
-    ANSWER_ONLY,
     DESCRIPTIONS,
     InvalidAction,
     action_from_json,
@@ -95,19 +94,18 @@ class ToolsDialect(ChatDialect):
 
     def output(self, *, must_answer: bool = False) -> Output:
         coordinate = frame_schema(self.frame)
-        return Output(
-            tools=tuple(
-                {
-                    "type": "function",
-                    "function": {
-                        "name": name,
-                        "description": DESCRIPTIONS[name],
-                        "parameters": _parameters(name, coordinate),
-                    },
-                }
-                for name in (ANSWER_ONLY if must_answer else self.actions)
-            )
+        tools = tuple(
+            {
+                "type": "function",
+                "function": {
+                    "name": name,
+                    "description": DESCRIPTIONS[name],
+                    "parameters": _parameters(name, coordinate),
+                },
+            }
+            for name in self.actions
         )
+        return Output(tools=tools, must_call="answer" if must_answer and "answer" in self.actions else "")
 
     def read(self, text: str) -> tuple[str, str, Action]:
         words, name, arguments = read_call(text)

@@ -1,12 +1,17 @@
 """Any OpenAI-compatible server as a policy: vLLM, SGLang, TensorRT-LLM, `holotron serve`, a hosted model.
 
-Only the chat-completions API of the official client is used; images travel as data URLs, structure is asked for by
-`response_format` (or native tools, if the dialect speaks them). Nothing outside the standard is sent unless the caller
-adds it through `extra_body`. The API key is read from HOLOTRON_API_KEY or OPENAI_API_KEY and is never written down.
+Images travel as data URLs; structure is asked for by `response_format`, or native tools if the dialect speaks them.
+Nothing outside the standard is sent, unless the server's own model card says that it understands more. `holotron serve`
+does: with it an episode is one session on the server, each turn sends only what is new, and token ids, logprobs and
+weight versions come back for training.
+
+The API key is read from HOLOTRON_API_KEY or OPENAI_API_KEY and is never written down.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -18,13 +23,15 @@ from holotron.agent.dialects.base import Dialect, Output
 from holotron.agent.dialects.tools import write_calls
 from holotron.agent.history import History
 from holotron.agent.messages import Message, count_images, to_openai
-from holotron.agent.policies.conversation import Conversation
+from holotron.agent.policies.conversation import Conversation, new_messages
 from holotron.envs.base import Environment
 from holotron.errors import CapacityError, ConfigError, MissingDependency, PolicyError
 from holotron.types import Completion, Task
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
+
+SESSIONS = 1  # the version of the session extension we speak
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +40,19 @@ class Sampling:
     top_p: float = 1.0
     max_tokens: int = 1024
     seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What a server offers beyond the standard, by its model card."""
+
+    sessions: bool = False
+    regex: bool = False
+    token_ids: bool = False
+
+
+class SessionLost(PolicyError):
+    """The server no longer knows our session: it expired, or the server was started anew."""
 
 
 class OpenAIPolicy:
@@ -45,18 +65,23 @@ class OpenAIPolicy:
         *,
         sampling: Sampling = Sampling(),
         structured: bool = True,
+        sessions: bool = True,
         extra_body: Mapping[str, Any] | None = None,
         request_seconds: float = 300.0,
         retries: int = 5,
     ) -> None:
+        """`structured`: ask for the dialect's schema. `sessions`: use the server's sessions if it has them."""
         self._base_url = without_credentials(base_url)
         self._model = model
         self._dialect = dialect
         self._history = history
         self._sampling = sampling
         self._structured = structured
+        self._sessions = sessions
         self._extra_body = dict(extra_body or {})
         self._client = _client(base_url, request_seconds, retries)
+        self._abilities: Abilities | None = None
+        self._asking = asyncio.Lock()
 
     @property
     def name(self) -> str:
@@ -71,32 +96,68 @@ class OpenAIPolicy:
             "history": self._history.name,
             "sampling": asdict(self._sampling),
             "structured": self._structured,
+            "sessions": self._sessions,
             "extra_body": self._extra_body,
         }
 
     async def start(self, task: Task, environment: Environment) -> Conversation:
-        return Conversation(task, self._dialect, self._history, _Chat(self))
+        abilities = await self.abilities()
+        chat = _SessionChat(self) if self._sessions and abilities.sessions else _PlainChat(self)
+        return Conversation(task, self._dialect, self._history, chat)
 
     async def close(self) -> None:
         await self._client.close()
 
-    async def complete(self, messages: Sequence[Message], output: Output) -> Completion:
-        """One request, with the client's own retries and back-off; what still fails becomes a `PolicyError`."""
+    async def abilities(self) -> Abilities:
+        """Asked once. A server without a usable model card gets the standard and nothing else."""
+        async with self._asking:
+            if self._abilities is None:
+                self._abilities = await self._ask_abilities()
+        return self._abilities
+
+    async def _ask_abilities(self) -> Abilities:
+        import openai
+
+        try:
+            cards = [card async for card in self._client.models.list() if card.id == self._model]
+        except openai.OpenAIError:
+            return Abilities()
+        offered = getattr(cards[0], "capabilities", None) if cards else None
+        if not isinstance(offered, Mapping):
+            return Abilities()
+        sessions = offered.get("sessions")
+        ours = isinstance(sessions, Mapping) and sessions.get("version") == SESSIONS
+        return Abilities(sessions=ours, regex="regex" in (offered.get("response_formats") or ()), token_ids=ours)
+
+    # ------------------------------------------------------------------------------------------------------ requests
+
+    async def complete(
+        self, messages: Sequence[Message], output: Output, extension: Mapping[str, Any] | None = None
+    ) -> tuple[Completion, Any]:
+        """One request, with the client's own retries and back-off; what still fails becomes an error of ours. Also
+        returns the response itself, for what extensions add to it."""
         import openai
 
         started = time.monotonic()
+        request = self._request(messages, output, dict(extension or {}))
         try:
-            response = await self._client.chat.completions.create(**self._request(messages, output))
+            response = await self._client.chat.completions.create(**request)
         except openai.APITimeoutError:
             raise PolicyError(f"{self._base_url} did not answer in time; is it overloaded?") from None
         except openai.APIConnectionError as error:
             raise PolicyError(f"cannot reach {self._base_url} ({error.__cause__ or error}); is it running?") from None
         except openai.APIStatusError as error:
             raise self._status_error(error) from None
-        return _completion(response, count_images(messages), time.monotonic() - started)
+        return _completion(response, count_images(messages), time.monotonic() - started), response
 
-    def _request(self, messages: Sequence[Message], output: Output) -> dict[str, Any]:
-        sampling = self._sampling
+    async def close_session(self, id: str) -> None:
+        import openai
+
+        with contextlib.suppress(openai.OpenAIError):  # it expires by itself
+            await self._client.delete(f"/sessions/{id}", cast_to=object, options={"timeout": 10.0, "max_retries": 0})
+
+    def _request(self, messages: Sequence[Message], output: Output, extension: dict[str, Any]) -> dict[str, Any]:
+        sampling, abilities = self._sampling, self._abilities or Abilities()
         request: dict[str, Any] = {
             "model": self._model,
             "messages": [to_openai(message) for message in messages],
@@ -107,14 +168,18 @@ class OpenAIPolicy:
         if sampling.seed is not None:
             request["seed"] = sampling.seed
         if output.tools:
-            request |= {"tools": list(output.tools), "tool_choice": "required", "parallel_tool_calls": False}
-        elif output.json_schema is not None and self._structured:
-            request["response_format"] = {
-                "type": "json_schema",
-                "json_schema": {"name": "reply", "strict": True, "schema": output.json_schema},
-            }
-        if self._extra_body:
-            request["extra_body"] = self._extra_body
+            choice: Any = "required"
+            if output.must_call:
+                choice = {"type": "function", "function": {"name": output.must_call}}
+            request |= {"tools": list(output.tools), "tool_choice": choice, "parallel_tool_calls": False}
+        elif self._structured and (form := _response_format(output, abilities)):
+            request["response_format"] = form
+        extra = self._extra_body | extension
+        if abilities.token_ids:
+            request["logprobs"] = True
+            extra["return_token_ids"] = True
+        if extra:
+            request["extra_body"] = extra
         return request
 
     def _status_error(self, error: Any) -> PolicyError | CapacityError:
@@ -123,6 +188,8 @@ class OpenAIPolicy:
         where = f"{self._base_url} answered {error.status_code}: {text}"
         if body.get("code") == "context_length_exceeded" or "maximum context length" in text:
             return CapacityError(f"the conversation no longer fits the model's context ({text})")
+        if body.get("code") == "session_not_found":
+            return SessionLost(where)
         if error.status_code in (401, 403):
             return PolicyError(f"{where}. Set HOLOTRON_API_KEY or OPENAI_API_KEY.")
         if error.status_code == 404:
@@ -132,17 +199,59 @@ class OpenAIPolicy:
         return PolicyError(where)
 
 
-class _Chat:
+# ------------------------------------------------------------------------------------------------ kinds of conversation
+
+
+class _PlainChat:
     """Stateless: every request carries what the history policy selected."""
 
     def __init__(self, policy: OpenAIPolicy) -> None:
         self._policy = policy
 
     async def complete(self, messages: Sequence[Message], output: Output) -> Completion:
-        return await self._policy.complete(messages, output)
+        completion, _ = await self._policy.complete(messages, output)
+        return completion
 
     async def close(self) -> None:
         pass
+
+
+class _SessionChat:
+    """A session on the server: a request carries only what the server has not seen. `rewind` names the turns we know
+    of, so a request that is sent again because its answer got lost does not happen twice."""
+
+    def __init__(self, policy: OpenAIPolicy) -> None:
+        self._policy = policy
+        self._id: str | None = None
+        self._turns = 0
+        self._known: list[Message] = []
+
+    async def complete(self, messages: Sequence[Message], output: Output) -> Completion:
+        fresh = new_messages(self._known, messages)
+        if self._id is not None and fresh is not None and fresh[0].role == "assistant" and len(fresh) > 1:
+            try:  # the first is the server's own reply
+                return await self._say(messages, fresh[1:], output, {"session_id": self._id, "rewind": self._turns})
+            except SessionLost:
+                self._id = None
+        await self.close()
+        return await self._say(messages, messages, output, {"session_open": True})
+
+    async def _say(
+        self, messages: Sequence[Message], new: Sequence[Message], output: Output, extension: Mapping[str, Any]
+    ) -> Completion:
+        completion, response = await self._policy.complete(new, output, extension)
+        session = getattr(response, "session", None) or {}
+        self._id, self._turns = session.get("id"), session.get("turns", 0)
+        self._known = list(messages)
+        return completion
+
+    async def close(self) -> None:
+        id, self._id = self._id, None
+        if id is not None:
+            await self._policy.close_session(id)
+
+
+# ------------------------------------------------------------------------------------------------------------ the wire
 
 
 def _client(base_url: str, seconds: float, retries: int) -> AsyncOpenAI:
@@ -163,6 +272,15 @@ def without_credentials(url: str) -> str:
     return urlunsplit((parts.scheme, host, parts.path, "", ""))
 
 
+def _response_format(output: Output, abilities: Abilities) -> dict[str, Any] | None:
+    if output.json_schema is not None:
+        schema = {"name": "reply", "strict": True, "schema": output.json_schema}
+        return {"type": "json_schema", "json_schema": schema}
+    if output.regex is not None and abilities.regex:
+        return {"type": "regex", "regex": output.regex}
+    return None
+
+
 def _completion(response: Any, images: int, seconds: float) -> Completion:
     if not response.choices:
         raise PolicyError("the server answered without a choice")
@@ -171,6 +289,8 @@ def _completion(response: Any, images: int, seconds: float) -> Completion:
     calls = [(call.function.name, call.function.arguments) for call in message.tool_calls or []]
     usage = response.usage
     details = getattr(usage, "prompt_tokens_details", None)
+    tokens = tuple(getattr(choice, "token_ids", None) or ())
+    scored = getattr(choice.logprobs, "content", None) or () if tokens else ()
     return Completion(
         text=write_calls(message.content or "", calls),
         reasoning=getattr(message, "reasoning_content", None) or getattr(message, "reasoning", None) or "",
@@ -178,16 +298,19 @@ def _completion(response: Any, images: int, seconds: float) -> Completion:
         cached_tokens=getattr(details, "cached_tokens", 0) or 0,
         generated_tokens=getattr(usage, "completion_tokens", 0) or 0,
         images_sent=images,
-        finish_reason=choice.finish_reason or "stop",
+        tokens=tokens,
+        logprobs=tuple(item.logprob for item in scored),
+        policy_version=min(getattr(choice, "versions", None) or (0,)),  # the oldest weights that had a part in it
+        finish_reason="stop" if choice.finish_reason in (None, "tool_calls") else choice.finish_reason,
         seconds=seconds,
     )
 
 
 async def served_models(base_url: str) -> list[str]:
     """The names a server goes by, for people who did not say which."""
+    client = _client(base_url, 30.0, 1)
     import openai
 
-    client = _client(base_url, 30.0, 1)
     try:
         return [model.id async for model in client.models.list()]
     except openai.OpenAIError as error:
