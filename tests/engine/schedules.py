@@ -16,8 +16,8 @@ from tests.engine.support import Asked, assert_greedy, image_log, make_tile
 TILES = [make_tile(n) for n in range(3)]
 LONGEST = 100  # tokens of a log before it generates; with twelve more it still fits the smallest memory tested
 
-NAMES = ["open", "close", "fork", "mark", "rewind", "rewind_mark", "compact", "cancel", "image"]
-NAMES += 3 * ["append"] + 3 * ["generate"] + 2 * ["step"] + 2 * ["stateless"]  # what mostly happens
+NAMES = ["open", "close", "mark", "rewind", "rewind_mark", "compact", "cancel", "image"]
+NAMES += 2 * ["append", "fork", "step", "stateless"] + 4 * ["generate"]  # what mostly happens
 
 # A name and three numbers; what they mean is decided when the operation is carried out, so that any list of operations
 # is a valid schedule (and shrinks well).
@@ -164,7 +164,8 @@ class World:
 
     def rewind(self, a: int, b: int, c: int) -> None:
         twin = self.idle(a)
-        self.back_to(twin, b % (len(twin.log) + 1))
+        length = len(twin.log)
+        self.back_to(twin, b % (length + 1) if c % 2 else max(0, length - b % 4))
 
     def rewind_mark(self, a: int, b: int, c: int) -> None:
         twin = self.idle(a)
@@ -210,7 +211,8 @@ class World:
         prompt = Log()
         if known and c % 4:
             source = known[a % len(known)]
-            prompt = source.cut(0, min(LONGEST - 30, b % (len(source) + 1) if c % 2 else len(source)))
-        prompt.extend(self.new_tokens(a, b) if c % 3 else image_log(TILES[c % len(TILES)]))
+            prompt = source.cut(0, min(LONGEST - 30, b % (len(source) + 1) if c % 2 else len(source) - b % 3))
+        if c % 5 or not len(prompt):
+            prompt.extend(self.new_tokens(a, b) if c % 3 else image_log(TILES[c % len(TILES)]))
         asked = Asked(self.core, self.core.sessions.stateless(prompt.copy()), SamplingParams(c % 5, 0, ignore_eos=True))
         self.strays.append((prompt, asked))

@@ -102,6 +102,20 @@ def test_a_mark_in_the_middle_of_appended_tokens_is_taken_as_the_computation_pas
     assert_greedy(core.model, sequence.log, 4)
 
 
+@KINDS
+def test_taking_back_the_last_tokens_says_them_again(kind: str) -> None:
+    """Also where the memory ends exactly there, but not with what is needed to sample from."""
+    core = Core(micro_model(kind), settings())
+    sequence = core.sessions.open("s")
+    core.sessions.append(sequence, words(21))
+    core.sessions.mark(sequence)  # keeps the vector after token 21, which must not be taken for a later one
+    said = Asked(core, sequence).finished(core).tokens
+    for back in (1, 2, 3, 4):
+        core.sessions.rewind(sequence, 25 - back)
+        again = Asked(core, sequence, SamplingParams(max_tokens=back, temperature=0, ignore_eos=True)).finished(core)
+        assert again.tokens == said[4 - back :]
+
+
 def test_unmarking_frees_and_marks_behind_a_rewind_are_gone() -> None:
     core = Core(micro_model(), settings())
     sequence = core.sessions.open("s")
