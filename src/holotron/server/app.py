@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from starlette.exceptions import HTTPException
 
 from holotron import __version__
@@ -55,11 +55,15 @@ def create_app(service: Service, lifespan: Lifespan | None = None) -> FastAPI:
 
 
 def _add_routes(app: FastAPI, service: Service) -> None:
-    @app.post("/v1/chat/completions", openapi_extra=takes(ChatRequest), tags=["openai"])
+    streams: dict[int | str, dict[str, Any]] = {
+        200: {"description": "The reply; with `stream`, as events", "content": {"text/event-stream": {}}}
+    }
+
+    @app.post("/v1/chat/completions", openapi_extra=takes(ChatRequest), responses=streams, tags=["openai"])
     async def chat(http: Request, request: Annotated[ChatRequest, Depends(body_of(ChatRequest))]) -> Response:
         return await chat_completions(service, request, http, http.scope["owner"])
 
-    @app.post("/v1/completions", openapi_extra=takes(CompletionRequest), tags=["openai"])
+    @app.post("/v1/completions", openapi_extra=takes(CompletionRequest), responses=streams, tags=["openai"])
     async def complete(
         http: Request, request: Annotated[CompletionRequest, Depends(body_of(CompletionRequest))]
     ) -> Response:
@@ -83,7 +87,7 @@ def _add_routes(app: FastAPI, service: Service) -> None:
     async def live() -> Json:
         return {"status": "alive"}
 
-    @app.get("/metrics", tags=["operation"])
+    @app.get("/metrics", tags=["operation"], response_class=PlainTextResponse)
     async def metrics() -> Response:
         stats = await service.loaded.engine.aio.stats() if service.loaded is not None else None
         return Response(service.metrics.text(stats), media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -11,8 +11,8 @@ from holotron.server.errors import ApiError
 from holotron.server.settings import ReplySettings
 from holotron.server.wire import ChatRequest, CompletionRequest, GenerationFields, Message, Tool
 
-# Names of `Processor.render`'s own parameters, and what a template must not be talked out of.
-_TAKEN = {"messages", "tools", "add_generation_prompt", "after"}
+# Names that Python or the processor uses itself on the way to the template.
+_TAKEN = {"self", "messages", "tools", "add_generation_prompt", "after"}
 
 
 def sampling_of(request: ChatRequest | CompletionRequest, defaults: ReplySettings, context: int) -> SamplingParams:

@@ -81,19 +81,41 @@ def from_environment(environment: Mapping[str, str]) -> Layer:
     return layer
 
 
-def from_flags(words: Sequence[str]) -> Layer:
-    """`--section.key value`, `--section.key=value`; alone it means true. Dashes in a key are underscores."""
+def from_flags(words: Sequence[str]) -> tuple[Layer, list[str]]:
+    """`--section.key value` or `--section.key=value`, dashes in a key being underscores; a switch may stand alone.
+    Returns the words that belong to no flag, too."""
     layer: Layer = {}
+    others: list[str] = []
     rest = list(words)
     while rest:
-        flag = rest.pop(0)
-        name, equals, text = flag.partition("=")
-        if not name.startswith("--") or "." not in name:
-            raise ConfigError(f"{flag!r} is not a flag of this command; settings are written --section.key value")
-        if not equals:
-            text = rest.pop(0) if rest and not rest[0].startswith("--") else "true"
-        layer[name.removeprefix("--").replace("-", "_")] = Value(_written(text), name)
-    return layer
+        word = rest.pop(0)
+        if not word.startswith("--"):
+            others.append(word)
+            continue
+        name, equals, text = word.partition("=")
+        key = name.removeprefix("--").replace("-", "_")
+        if "." not in key:
+            raise ConfigError(f"{word!r} is not a flag of this command; settings are written --section.key value")
+        if not equals and _is_switch(key) and (not rest or rest[0].lower() not in _SWITCHED):
+            text = "true"
+        elif not equals:
+            if not rest:
+                raise ConfigError(f"{word} needs a value")
+            text = rest.pop(0)
+        layer[key] = Value(_written(text), name)
+    return layer, others
+
+
+_SWITCHED = ("true", "false", "yes", "no", "on", "off", "1", "0")
+
+
+def _is_switch(key: str) -> bool:
+    section, _, name = key.partition(".")
+    field = Settings.model_fields.get(section)
+    if field is None or not isinstance(field.annotation, type) or not issubclass(field.annotation, BaseModel):
+        return False
+    leaf = field.annotation.model_fields.get(name)
+    return leaf is not None and leaf.annotation in (bool, bool | None)
 
 
 def _written(text: str) -> Any:
