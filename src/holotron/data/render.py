@@ -1,0 +1,195 @@
+"""Made pages in a real browser: pixels, labels, and episodes played with mouse and keyboard.
+
+    async with Renderer() as renderer:
+        shots = await renderer.render(make_page(Recipe(), seed=7, index=12))
+
+A page without an episode gives one `Shot`. An episode gives one for each move, with the action that was taken there. If
+the page does not end as expected (something lay in the way, say) the episode is dropped and its first screen is kept.
+
+What makes it fast: raw protocol calls, all labels in one JSON string, and screenshots that leave the browser as quick
+PNGs and become compact, lossless WebP in a thread of this process while the browser works on the next page.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+import json
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from holotron.data.colours import colour_name, parse_css
+from holotron.data.labels import Element, Text
+from holotron.data.pages.flows import Move
+from holotron.data.pages.make import MadePage
+from holotron.data.shards import encode
+from holotron.envs.hands import perform
+from holotron.envs.pool import BrowserPool, Lease, bounded
+from holotron.envs.tab import Clipboard, Display, Tab
+from holotron.errors import EnvironmentFault
+from holotron.types import Action, Click, Write
+
+_LABELS = (files(__package__) / "assets" / "labels.js").read_text()
+_UNIT = 1 / 16  # CSS pixels, of the character boxes that labels.js gives
+_PAINTED = frozenset({"button", "swatch", "shape", "tab", "option", "menuitem", "card", "row", "day", "switch"})
+OPEN_TIMEOUT = 30.0  # seconds
+RESTART_AFTER = 2000  # pages; browsers grow
+
+
+@dataclass(frozen=True, slots=True)
+class Shot:
+    """One screenshot with its labels."""
+
+    image: bytes  # lossless WebP
+    size: tuple[int, int]  # pixels
+    elements: tuple[Element, ...]
+    text: Text
+    action: Action | None = None  # what was done next, in an episode
+
+
+class Renderer:
+    """One browser with a few tabs. `render` may be called as many times at once as there are tabs."""
+
+    def __init__(self, *, tabs: int = 2) -> None:
+        self._pool = BrowserPool(browsers=1, contexts_per_browser=tabs + 1)
+        self._free: asyncio.Queue[_Slot] = asyncio.Queue()
+        for _ in range(tabs):
+            self._free.put_nowait(_Slot())
+
+    async def __aenter__(self) -> Renderer:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+    async def render(self, page: MadePage, *, attempts: int = 3) -> list[Shot]:
+        """The page's shots. A browser that dies meanwhile is replaced."""
+        slot = await self._free.get()
+        try:
+            for attempt in range(1, attempts + 1):
+                try:
+                    tab = await slot.tab(self._pool)
+                    return await _shots(tab, page)
+                except EnvironmentFault:
+                    await slot.close()
+                    if attempt == attempts:
+                        raise
+            raise AssertionError
+        finally:
+            self._free.put_nowait(slot)
+
+
+class _Slot:
+    """A tab that is opened when first needed and now and then replaced."""
+
+    def __init__(self) -> None:
+        self._lease: Lease | None = None
+        self._tab: Tab | None = None
+        self._used = 0
+
+    async def tab(self, pool: BrowserPool) -> Tab:
+        if self._used >= RESTART_AFTER:
+            await self.close()
+        if self._tab is None:
+            self._lease = await pool.lease(locale="en-US", timezone_id="UTC", offline=True)
+            async with bounded("opening a page", OPEN_TIMEOUT):
+                page = await self._lease.context.new_page()
+                self._tab = await Tab.open(page, Display(image_format="png"), Clipboard(self._lease.clipboard))
+        self._used += 1
+        return self._tab
+
+    async def close(self) -> None:
+        if self._lease is not None:
+            await self._lease.close()
+        self._lease, self._tab, self._used = None, None, 0
+
+
+async def _shots(tab: Tab, page: MadePage) -> list[Shot]:
+    await _load(tab, page)
+    first = await shoot(tab)
+    if page.flow is None:
+        return [first]
+    shots, now = [], first
+    for nth, move in enumerate(page.flow.moves):
+        if nth:
+            now = await shoot(tab)
+        action = _action(move, now)
+        if action is None:
+            return [first]
+        shots.append(replace(now, action=action))
+        await perform(tab, action)
+    log = await tab.evaluate_json("window.__log")
+    return shots if log == [page.flow.outcome] else [first]
+
+
+async def _load(tab: Tab, page: MadePage) -> None:
+    size = page.size
+    tab.display = Display(size.width, size.height, size.scale, "png")
+    await tab.send(
+        "Input.dispatchMouseEvent", type="mouseMoved", x=0, y=0
+    )  # nothing hovers where the last page was left
+    await tab.send(
+        "Emulation.setDeviceMetricsOverride",
+        width=size.width,
+        height=size.height,
+        deviceScaleFactor=size.scale,
+        mobile=False,
+    )
+    frame = (await tab.send("Page.getFrameTree"))["frameTree"]["frame"]["id"]
+    await tab.send("Page.setDocumentContent", frameId=frame, html=page.html)
+
+
+async def shoot(tab: Tab) -> Shot:
+    """What the tab shows now, with labels. Works on any page, not only on ours."""
+    found = json.loads(await tab.evaluate(_LABELS))
+    reply = await tab.send("Page.captureScreenshot", format="png", optimizeForSpeed=True)
+    image, size = await asyncio.to_thread(_compact, base64.b64decode(reply["data"]))
+    return Shot(image, size, tuple(map(_element, found["elements"])), _text(found))
+
+
+def _compact(png: bytes) -> tuple[bytes, tuple[int, int]]:
+    image = Image.open(io.BytesIO(png))
+    return encode(image), image.size
+
+
+def _action(move: Move, shot: Shot) -> Action | None:
+    """The move as an action on what is on the screen; None when its element cannot be reached."""
+    target = next((element for element in shot.elements if element.key == move.key and element.exposed), None)
+    if target is None:
+        return None
+    if move.kind == "write":
+        return Write(move.text)
+    x, y = target.centre
+    return Click(round(x, 1), round(y, 1), element=target.name)
+
+
+def _element(row: dict[str, Any]) -> Element:
+    painted = parse_css(row["background"]) if row["role"] in _PAINTED else None
+    colour = colour_name(painted[0]) if painted and painted[1] > 0.9 else ""
+    name = row["label"] or row["text"] or row["placeholder"]
+    return Element(
+        role=row["role"],
+        box=tuple(row["box"]),
+        name=name,
+        text=row["text"],
+        value=row["value"],
+        icon=row["icon"],
+        colour=colour,
+        states=tuple(row["states"]),
+        within=row["within"],
+        exposed=row["exposed"],
+        key=row["key"],
+    )
+
+
+def _text(found: dict[str, Any]) -> Text:
+    boxes = np.asarray(found["boxes"], np.float32).reshape(-1, 4) * np.float32(_UNIT)
+    return Text(found["text"], boxes, np.asarray(found["lines"], np.int32).reshape(-1, 3))
