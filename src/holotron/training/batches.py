@@ -1,0 +1,211 @@
+"""Packing: samples become one long row of tokens per forward pass, with nothing padded and nothing mixed.
+
+    tokens    | a a a a | b b b b b b | c c |         one `Layout` of three sequences
+    learnt    |     x x |       x x x |   x |         replies only
+
+Every sequence starts from an empty memory, because the layout says where it starts: the scan's state, the convolution's
+taps and the attention's view all end at its edges. Samples are taken in order until a budget is full, so the budget
+bounds memory and nothing else.
+
+With `reuse`, samples pass through a replay buffer: each step brings in a share of fresh ones and shows a random choice
+of all that are in it. Which ones follows from the seed and the step, and the buffer from the number of samples so far,
+so a resumed run rebuilds it by making the last few thousand samples again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from holotron.errors import InputError
+from holotron.model.config import ModelConfig
+from holotron.training.recipe import BatchPart
+from holotron.training.samples import Sample, TokenSequence
+
+Stream = Callable[[int], Iterator[Sample]]  # the samples of this rank, from a given number on
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One forward pass. Legend: T tokens, S sequences, n tiles, i image tokens, l learnt tokens."""
+
+    lengths: tuple[int, ...]
+    ids_T: Tensor
+    tiles_n3HW: Tensor  # uint8
+    tile_of_image: Tensor  # which tile each picture in the row is
+    places_i: Tensor  # where in the row image tokens are
+    before_l: Tensor  # the token before each learnt one: its hidden vector predicts it
+    targets_l: Tensor
+    slots_nRC: Tensor | None  # uint8, None when no sample knows its characters
+    slot_tiles: Tensor  # the tiles they belong to
+    samples: int
+
+    @property
+    def tokens(self) -> int:
+        return sum(self.lengths)
+
+
+def pack(
+    tiles: Sequence[Tensor],
+    sequences: Sequence[Sequence[TokenSequence]],
+    slots: Sequence[np.ndarray | None],
+    *,
+    image_token: int,
+    device: torch.device,
+) -> Batch:
+    """Samples, as their tiles, the sequences chosen of each, and their labels, to one batch."""
+    first_tile = np.cumsum([0, *(len(t) for t in tiles)])
+    chosen = [(n, sequence) for n, group in enumerate(sequences) for sequence in group]
+    flat = [sequence for _, sequence in chosen]
+    empty = np.empty(0, np.int64)
+    ids = np.concatenate([empty, *(sequence.ids for sequence in flat)])
+    learn = np.concatenate([empty.astype(bool), *(sequence.learn for sequence in flat)])
+    starts = np.cumsum([0, *(len(sequence) for sequence in flat)])[:-1]
+    learn[starts] = False  # nothing comes before a first token to predict it from
+    targets = np.flatnonzero(learn)
+    uses = [first_tile[n] + tile for n, sequence in chosen for tile in sequence.tiles]
+    labelled = [n for n, labels in enumerate(slots) if labels is not None]
+    slot_tiles = [tile for n in labelled for tile in range(first_tile[n], first_tile[n + 1])]
+
+    def send(array: np.ndarray | list[int]) -> Tensor:
+        tensor = torch.from_numpy(np.asarray(array, np.int64))
+        return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
+
+    labels = np.concatenate([labels for labels in slots if labels is not None]) if labelled else None
+    return Batch(
+        lengths=tuple(len(sequence) for sequence in flat),
+        ids_T=send(ids),
+        tiles_n3HW=torch.cat(list(tiles)) if tiles else torch.empty(0),
+        tile_of_image=send(uses),
+        places_i=send(np.flatnonzero(ids == image_token)),
+        before_l=send(targets - 1),
+        targets_l=send(ids[targets]),
+        slots_nRC=torch.from_numpy(labels).to(device) if labels is not None else None,
+        slot_tiles=send(slot_tiles),
+        samples=len(tiles),
+    )
+
+
+class Batches:
+    """The batches of one rank, step after step. `position`, the samples used up so far, is all there is to save."""
+
+    def __init__(
+        self,
+        stream: Stream,
+        recipe: BatchPart,
+        *,
+        config: ModelConfig,
+        device: torch.device,
+        seed: int,
+        rank: int = 0,
+    ) -> None:
+        self._open = stream
+        self._recipe = recipe
+        self._config = config
+        self._device = device
+        self._seed = (seed, rank)
+        self.position = 0
+        self.skipped = 0
+        self._samples: Iterator[Sample] | None = None
+        self._waiting: Sample | None = None  # read from the stream, but too large for the last batch
+        self._buffer: deque[Sample] = deque(maxlen=recipe.replay)
+
+    def seek(self, position: int) -> None:
+        """Continue as if `position` samples had been used up."""
+        self.position = position
+        self._samples, self._waiting = None, None
+        self._buffer.clear()
+
+    def step(self, step: int) -> list[Batch]:
+        """The forward passes of one step."""
+        rng = np.random.default_rng([*self._seed, 3, step])
+        if self._recipe.reuse > 1:
+            return [self._replayed(rng) for _ in range(self._recipe.accumulate)]
+        return [self._fresh(rng) for _ in range(self._recipe.accumulate)]
+
+    # ------------------------------------------------------------------------------------------------------ in order
+
+    def _fresh(self, rng: np.random.Generator) -> Batch:
+        budget, limit = self._recipe.tokens, self._recipe.samples
+        taken: list[Sample] = []
+        chosen: list[list[TokenSequence]] = []
+        tokens = 0
+        while limit is None or len(taken) < limit:
+            sample = self._waiting or self._next()
+            self._waiting = None
+            sequences = self._choose(sample, rng)
+            size = self._size(sample, sequences)
+            if size > budget:
+                self._refuse(size)
+                continue
+            if tokens + size > budget:
+                self._waiting = sample
+                break
+            taken.append(sample)
+            chosen.append(sequences)
+            tokens += size
+            self.position += 1
+        return self._pack(taken, chosen)
+
+    def _refuse(self, size: int) -> None:
+        if self._recipe.too_long == "fail":
+            raise InputError(
+                f"a sample has {size:,} tokens and batch.tokens is {self._recipe.tokens:,}; raise it, shorten the "
+                'samples, or say batch.too_long = "skip"'
+            )
+        self.skipped += 1
+        self.position += 1
+
+    def _next(self) -> Sample:
+        if self._samples is None:
+            self._samples = self._open(self.position)
+        return next(self._samples)
+
+    # --------------------------------------------------------------------------------------------------- with replay
+
+    def _replayed(self, rng: np.random.Generator) -> Batch:
+        size = self._recipe.samples
+        assert size is not None  # the recipe checks
+        if self._samples is None:  # the start, or a resumed run: make again what the buffer held
+            kept = min(self.position, self._recipe.replay)
+            self._samples = self._open(self.position - kept)
+            self._buffer.extend(next(self._samples) for _ in range(kept))
+        fresh = size if self.position == 0 else max(1, round(size / self._recipe.reuse))
+        self._buffer.extend(next(self._samples) for _ in range(fresh))
+        self.position += fresh
+        places = rng.choice(len(self._buffer), size, replace=len(self._buffer) < size)
+        taken = [self._buffer[place] for place in places]
+        chosen = [self._choose(sample, rng) for sample in taken]
+        tokens = sum(map(self._size, taken, chosen))
+        if tokens > self._recipe.tokens:
+            raise InputError(
+                f"{size} samples have {tokens:,} tokens and batch.tokens is {self._recipe.tokens:,}; raise it, or "
+                "lower batch.samples"
+            )
+        return self._pack(taken, chosen)
+
+    # --------------------------------------------------------------------------------------------------------- both
+
+    def _choose(self, sample: Sample, rng: np.random.Generator) -> list[TokenSequence]:
+        most = self._recipe.sequences
+        if len(sample.sequences) <= most:
+            return list(sample.sequences)
+        return [sample.sequences[n] for n in rng.choice(len(sample.sequences), most, replace=False)]
+
+    def _size(self, sample: Sample, sequences: Sequence[TokenSequence]) -> int:
+        """Tokens; of a picture that nobody asks about, as many as it would make."""
+        return sum(map(len, sequences)) or len(sample.tiles) * self._config.tokens_per_tile
+
+    def _pack(self, samples: list[Sample], chosen: list[list[TokenSequence]]) -> Batch:
+        return pack(
+            [sample.tiles for sample in samples],
+            chosen,
+            [sample.slots for sample in samples],
+            image_token=self._config.tokens.image,
+            device=self._device,
+        )

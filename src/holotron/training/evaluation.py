@@ -1,0 +1,147 @@
+"""Evaluation while training: fixed held-out samples, looked at again and again as the model learns.
+
+Every suite is a function from a learner to named figures. The samples are made once, from the suite's own data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from holotron.agent.dialects.compact import CompactDialect
+from holotron.agent.schema import InvalidAction
+from holotron.errors import ConfigError
+from holotron.model.processor import Processor
+from holotron.training.batches import Batch, pack
+from holotron.training.generate import greedy
+from holotron.training.learner import Learner
+from holotron.training.reading import Reading, score_reading
+from holotron.training.recipe import Eval, LossEval, ReadingEval, ReplyEval
+from holotron.training.samples import Sample, TokenSequence
+from holotron.training.sources import open_source
+from holotron.types import Click
+
+Suite = Callable[[Learner], dict[str, float]]
+
+_AT_ONCE = 32  # samples per forward pass
+_SEED = 7_777_777  # of held-out samples: no training recipe should use it
+
+
+def make_suite(recipe: Eval, processor: Processor, learner: Learner) -> Suite:
+    source = open_source(recipe.data, processor, learner.model.config)
+    count = recipe.samples if source.size is None else min(recipe.samples, source.size)
+    samples: list[Sample] = []
+
+    def made() -> list[Sample]:
+        if not samples:  # on first use: a dry run needs none
+            samples.extend(source.sample(n, np.random.default_rng([_SEED, n])) for n in range(count))
+        return samples
+
+    kinds: dict[type, Callable[[Learner, list[Sample], Processor], dict[str, float]]] = {
+        ReadingEval: _reading,
+        LossEval: _loss,
+        ReplyEval: _replies,
+    }
+    measure = kinds[type(recipe)]
+
+    @torch.inference_mode()
+    def suite(learner: Learner) -> dict[str, float]:
+        learner.eval()
+        try:
+            figures = measure(learner, made(), processor)
+        finally:
+            learner.train()
+        return {f"{recipe.name}/{name}": value for name, value in figures.items()}
+
+    return suite
+
+
+def _batches(learner: Learner, samples: Sequence[Sample]) -> list[Batch]:
+    model = learner.model
+    return [
+        pack(
+            [sample.tiles.to(model.device) for sample in group],
+            [sample.sequences for sample in group],
+            [sample.slots for sample in group],
+            image_token=model.config.tokens.image,
+            device=model.device,
+        )
+        for group in (samples[n : n + _AT_ONCE] for n in range(0, len(samples), _AT_ONCE))
+    ]
+
+
+def _reading(learner: Learner, samples: list[Sample], processor: Processor) -> dict[str, float]:
+    if not learner.heads:
+        raise ConfigError("a reading evaluation needs the reading loss: set loss.reading")
+    totals = {"": Reading(), "rows_": Reading()}
+    for batch in _batches(learner, samples):
+        assert batch.slots_nRC is not None
+        pixels = learner.pixels(batch.tiles_n3HW)
+        scores = learner.read(*learner.see(pixels), pixels, batch.slot_tiles)
+        totals[""] += score_reading(scores["reading"], batch.slots_nRC)
+        totals["rows_"] += score_reading(scores["reading_rows"], batch.slots_nRC)
+    return {f"{level}{name}": rate for level, total in totals.items() for name, rate in total.rates().items()}
+
+
+def _loss(learner: Learner, samples: list[Sample], processor: Processor) -> dict[str, float]:
+    loss = tokens = right = replies = 0.0
+    for batch in _batches(learner, samples):
+        rows = learner.see(learner.pixels(batch.tiles_n3HW))[1] if len(batch.tiles_n3HW) else None
+        logits = learner.predict(batch, rows).float()
+        loss += float(torch.nn.functional.cross_entropy(logits, batch.targets_l, reduction="sum"))
+        tokens += len(batch.targets_l)
+        # A reply is right when all its tokens are.
+        edges = torch.tensor(batch.lengths, device=logits.device).cumsum(0)
+        owner = torch.searchsorted(edges, batch.before_l, right=True)
+        wrong = torch.zeros(len(batch.lengths), device=logits.device)
+        wrong.index_add_(0, owner, (logits.argmax(-1) != batch.targets_l).float())
+        learnt = torch.bincount(owner, minlength=len(batch.lengths)) > 0
+        right += float(((wrong == 0) & learnt).sum())
+        replies += float(learnt.sum())
+    return {"loss": loss / max(tokens, 1), "exact": right / max(replies, 1)}
+
+
+def _replies(learner: Learner, samples: list[Sample], processor: Processor) -> dict[str, float]:
+    """Greedy answers to first turns: `hit` counts clicks inside their box, `exact` other texts that are right."""
+    tokenizer = processor.tokenizer
+    clicks = hits = texts = exact = 0
+    for start in range(0, len(samples), _AT_ONCE):
+        asked = [(sample, sequence) for sample in samples[start : start + _AT_ONCE] for sequence in sample.sequences]
+        answers = greedy(learner, [(sample.tiles, sequence) for sample, sequence in asked], tokenizer.eos_ids)
+        for (_, sequence), answer in zip(asked, answers, strict=True):
+            said = tokenizer.decode(answer)
+            if sequence.box is not None:
+                clicks += 1
+                hits += _inside(said, sequence.box)
+            else:
+                texts += 1
+                exact += said == tokenizer.decode(_first_reply(sequence, tokenizer.eos_ids))
+    figures = {}
+    if clicks:
+        figures["hit"] = hits / clicks
+    if texts:
+        figures["exact"] = exact / texts
+    return figures
+
+
+def _first_reply(sequence: TokenSequence, eos: Any) -> list[int]:
+    reply = []
+    for index in sequence.ids[sequence.prompt :].tolist():
+        if index in eos:
+            break
+        reply.append(index)
+    return reply
+
+
+def _inside(said: str, box: tuple[float, float, float, float]) -> bool:
+    try:
+        action = CompactDialect().read(said)[2]
+    except InvalidAction:
+        return False
+    if not isinstance(action, Click):
+        return False
+    left, top, right, bottom = box
+    return left <= action.x + 0.5 <= right and top <= action.y + 0.5 <= bottom

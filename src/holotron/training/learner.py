@@ -1,0 +1,95 @@
+"""The losses: a model, the heads that exist only in training, and one forward pass over a packed batch.
+
+Losses come out as sums; `counts` says what they are sums over. They are divided by the count of a whole step, all its
+forward passes on all ranks, so neither the size of a pass nor the number of ranks changes what a token weighs.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from holotron.kernels.layout import Layout
+from holotron.model.model import Holotron
+from holotron.model.processor import normalise
+from holotron.model.vision import pixel_shuffle
+from holotron.training.batches import Batch
+from holotron.training.reading import ReadingHead, reading_loss, reading_weight
+
+LOSSES = ("reply", "reading", "reading_rows")
+
+
+class Learner(nn.Module):
+    def __init__(self, model: Holotron, *, reading: bool = False) -> None:
+        super().__init__()
+        self.model = model
+        self.always_see = False  # shards are gathered by all ranks together: one without pictures looks at a blank
+        self.heads = nn.ModuleDict()
+        if reading:
+            vision, projector = model.config.vision, model.config.projector
+            assert vision is not None and projector is not None, "the reading loss needs a vision tower"
+            self.heads["reading"] = ReadingHead(vision.hidden)
+            self.heads["reading_rows"] = ReadingHead(model.config.decoder.hidden, projector.shuffle)
+            self.heads.to(device=model.device, dtype=model.dtype)
+
+    def counts(self, batch: Batch) -> Tensor:
+        """How much each of `LOSSES` is summed over in this batch."""
+        read = torch.zeros((), device=batch.ids_T.device)
+        if self.heads and batch.slots_nRC is not None:
+            read = reading_weight(batch.slots_nRC)
+        return torch.stack([read.new_tensor(float(len(batch.targets_l))), read, read])
+
+    def forward(self, batch: Batch, pixels_n3HW: Tensor | None) -> Tensor:
+        """The summed `LOSSES`."""
+        sums = dict.fromkeys(LOSSES, torch.zeros((), device=batch.ids_T.device))
+        rows = None
+        if pixels_n3HW is None and self.always_see:
+            size = self.model.config.image.tile_size
+            features, blank = self.see(torch.zeros(1, 3, size, size, device=batch.ids_T.device, dtype=self.model.dtype))
+            sums["reply"] = 0 * (features.sum() + blank.sum())
+        elif pixels_n3HW is not None:
+            features, rows = self.see(pixels_n3HW)
+            if self.heads and batch.slots_nRC is not None:
+                for name, scores in self.read(features, rows, pixels_n3HW, batch.slot_tiles).items():
+                    sums[name] = reading_loss(scores, batch.slots_nRC)
+        if batch.lengths:
+            logits = self.predict(batch, rows).float()
+            sums["reply"] = sums["reply"] + F.cross_entropy(logits, batch.targets_l, reduction="sum")
+        return torch.stack([sums[name] for name in LOSSES])
+
+    # ------------------------------------------------------------------------------------------------------- the parts
+
+    def see(self, pixels_n3HW: Tensor) -> tuple[Tensor, Tensor]:
+        """The tower's patches [n, L, V], and the language model's rows [n, tokens, D]."""
+        model = self.model
+        assert model.vision_model is not None and model.mlp1 is not None and model.config.projector is not None
+        rows, columns = self._grid(pixels_n3HW)
+        features = model.vision_model(pixels_n3HW)
+        return features, model.mlp1(pixel_shuffle(features, rows, columns, model.config.projector.shuffle))
+
+    def read(self, features: Tensor, rows: Tensor, pixels: Tensor, tiles: Tensor) -> dict[str, Tensor]:
+        """Scores of every reading head for the given tiles."""
+        height, width = self._grid(pixels)
+        scores = {}
+        for name, source in (("reading", features), ("reading_rows", rows)):
+            head = self.heads[name]
+            assert isinstance(head, ReadingHead)
+            scores[name] = head(source[tiles], height // head.side, width // head.side)
+        return scores
+
+    def predict(self, batch: Batch, rows_nkD: Tensor | None) -> Tensor:
+        """Logits for the learnt tokens alone: a vocabulary is wide and most tokens are only read."""
+        decoder = self.model.language_model
+        x = decoder.embed(batch.ids_T)
+        if rows_nkD is not None and len(batch.places_i):
+            x = x.index_copy(0, batch.places_i, rows_nkD[batch.tile_of_image].flatten(0, 1).to(x.dtype))
+        hidden = decoder(x, Layout.build(batch.lengths, device=x.device))
+        return decoder.logits(hidden[batch.before_l])
+
+    def pixels(self, tiles: Tensor) -> Tensor:
+        return normalise(tiles, self.model.config.image, self.model.dtype)
+
+    def _grid(self, pixels: Tensor) -> tuple[int, int]:
+        patch = self.model.config.image.patch_size
+        return pixels.shape[-2] // patch, pixels.shape[-1] // patch

@@ -1,0 +1,42 @@
+"""The model to train, from its recipe: weights, processor, heads, and which parts of it learn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+
+from holotron.errors import ConfigError
+from holotron.model.loading import load_model, resolve
+from holotron.model.processor import ChatTemplate, Processor
+from holotron.training.learner import Learner
+from holotron.training.recipe import Recipe
+
+HEADS = "training/heads.safetensors"  # beside an exported checkpoint: for the next stage, not for serving
+
+
+def load_learner(recipe: Recipe, device: torch.device) -> tuple[Learner, Processor]:
+    wanted = recipe.model
+    dtype = {"float32": torch.float32, "bfloat16": torch.bfloat16}.get(
+        wanted.dtype, torch.bfloat16 if device.type == "cuda" else torch.float32
+    )
+    model, processor = load_model(wanted.source, device=device, dtype=dtype, seed=recipe.seed)
+    found = resolve(wanted.source)
+    if wanted.template:
+        if isinstance(found, Path):
+            raise ConfigError("model.template is for presets; a checkpoint brings its own")
+        processor.template = ChatTemplate.builtin(wanted.template, processor.tokenizer.special)
+
+    reading = bool(recipe.loss.reading or recipe.loss.reading_rows)
+    if reading and model.vision_model is None:
+        raise ConfigError(f"the reading loss needs a vision tower and {wanted.source} has none")
+    torch.manual_seed(recipe.seed)
+    learner = Learner(model, reading=reading)
+    if reading and isinstance(found, Path) and (found / HEADS).exists():
+        learner.heads.load_state_dict(load_file(found / HEADS, device=str(device)))
+    for part in wanted.learn:
+        if (module := getattr(model, part)) is not None:
+            module.requires_grad_(recipe.lora is None)
+    model.language_model.checkpoint_layers = wanted.checkpoint_layers
+    return learner.train(), processor

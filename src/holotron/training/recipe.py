@@ -1,0 +1,248 @@
+"""What a training run can be asked for. Recipes are TOML files; unknown keys fail, and so do values of the wrong type.
+
+    recipe = read_recipe(Path("recipes/holotron-mini/0-reading.toml"), ["optimiser.lr=5e-4", "data.0.weight=2"])
+
+Everything a run does follows from its recipe and the files it names: two runs of one recipe give the same numbers.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, model_validator
+
+from holotron.errors import ConfigError
+
+NonNegative = Annotated[float, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ModelPart(Part):
+    source: str  # a folder, a hub id, or a preset (which starts from random weights)
+    template: Literal["", "chatml", "turns", "nemotron-vl"] = ""  # of a preset's chat; "" is the preset's own
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"  # of the forward pass; auto: bf16 on a GPU, fp32 on a CPU
+    learn: tuple[Literal["vision_model", "mlp1", "language_model"], ...] = ("vision_model", "mlp1", "language_model")
+    checkpoint_layers: bool = False  # recompute the decoder's activations in the backward pass instead of keeping them
+
+
+class LoraPart(Part):
+    rank: PositiveInt = 16
+    alpha: PositiveInt = 32
+    dropout: Share = 0.0
+    targets: tuple[str, ...] = (
+        "in_proj", "out_proj", "q_proj", "k_proj", "v_proj", "o_proj", "up_proj", "down_proj",
+    )  # fmt: skip
+    merge: bool = True  # export the whole model with the adapter merged in; without, the adapter alone
+
+
+class ConversationData(Part):
+    """JSON lines as `holotron export` writes them: messages, images, and which replies to learn from."""
+
+    kind: Literal["conversations"]
+    files: tuple[Path, ...] = Field(min_length=1)
+    weight: PositiveFloat = 1.0
+
+
+class DrawnData(Part):
+    """Pages painted on the fly, never the same one twice, with every character's place known."""
+
+    kind: Literal["drawn"]
+    weight: PositiveFloat = 1.0
+    seed: int = 0
+    fonts: Path | None = None  # a folder of font files; None: the system's
+    size: PositiveInt = 160  # CSS pixels a side
+    scale: PositiveFloat = 2.0
+    questions: Annotated[int, Field(ge=0)] = 0  # sequences per page; 0 leaves the page to the reading loss
+    kinds: tuple[str, ...] = ()  # of questions; () is all
+
+
+class PageData(Part):
+    """Stored pages of `holotron data synth`, with instructions made on the fly."""
+
+    kind: Literal["pages"]
+    folder: Path
+    weight: PositiveFloat = 1.0
+    questions: PositiveInt = 2
+    kinds: tuple[str, ...] = ()
+
+
+Data = Annotated[ConversationData | DrawnData | PageData, Field(discriminator="kind")]
+
+
+class BatchPart(Part):
+    tokens: PositiveInt = 16_384  # at most this many tokens in one forward pass
+    samples: PositiveInt | None = None  # at most this many samples
+    accumulate: PositiveInt = 1  # forward passes per step
+    sequences: PositiveInt = 2  # at most this many of a sample's sequences at a time
+    reuse: PositiveFloat = 1.0  # how often a sample is shown, on average, while it stays in the replay buffer
+    replay: PositiveInt = 4_096  # samples in that buffer, when reuse is above 1
+    workers: Annotated[int, Field(ge=0)] = 0  # processes that make samples; 0: the trainer makes them itself
+    too_long: Literal["skip", "fail"] = "fail"  # what to do with a sample that no batch can hold
+
+    @model_validator(mode="after")
+    def _reuse_needs_a_size(self) -> BatchPart:
+        if self.reuse > 1 and self.samples is None:
+            raise ValueError("reuse above 1 needs batch.samples")
+        return self
+
+
+class AugmentPart(Part):
+    """Changes of light that keep the meaning. Geometry is never touched: coordinates are labels."""
+
+    invert: Share = 0.0  # share of pictures turned to their negative; not for tasks that name colours
+    tint: NonNegative = 0.0  # greatest change of a channel's gain
+    brightness: NonNegative = 0.0  # greatest shift, of 1
+    noise: NonNegative = 0.0  # greatest standard deviation, of 1
+
+
+class LossPart(Part):
+    reply: NonNegative = 1.0
+    reading: NonNegative = 0.0  # on the tower's patches, where a sample knows its characters
+    reading_rows: NonNegative = 0.0  # on the rows that the language model gets
+
+
+class OptimiserPart(Part):
+    lr: PositiveFloat = 1e-4
+    betas: tuple[Share, Share] = (0.9, 0.95)
+    eps: PositiveFloat = 1e-8
+    weight_decay: NonNegative = 0.05  # on matrices only
+    clip: PositiveFloat = 1.0
+
+
+class SchedulePart(Part):
+    """Warm-up, then a plateau, then decay. The end is a number of steps, or a time on the clock."""
+
+    steps: PositiveInt | None = None
+    minutes: PositiveFloat | None = None
+    warmup: Annotated[int, Field(ge=0)] = 100  # steps
+    decay: Literal["cosine", "linear"] = "cosine"
+    decay_share: Share = 1.0  # the part of the run, at its end, over which the rate falls
+    final: Share = 0.0  # where it falls to, as a share of the peak
+
+    @model_validator(mode="after")
+    def _one_end(self) -> SchedulePart:
+        if self.steps is None and self.minutes is None:
+            raise ValueError("say when to stop: schedule.steps or schedule.minutes")
+        return self
+
+
+class SavePart(Part):
+    every_steps: PositiveInt | None = None
+    every_minutes: PositiveFloat | None = None
+    keep: PositiveInt = 2
+    dtype: Literal["", "bfloat16", "float32"] = ""  # of the exported matrices; "" keeps the model's own
+
+
+class ReadingEval(Part):
+    """Fresh pages of random strings: which share of the characters is named right?"""
+
+    kind: Literal["reading"]
+    name: str = "reading"
+    data: DrawnData
+    samples: PositiveInt = 256
+
+
+class LossEval(Part):
+    """Held-out samples: loss and exact replies, teacher-forced."""
+
+    kind: Literal["loss"]
+    name: str = "held_out"
+    data: Data
+    samples: PositiveInt = 256
+
+
+class ReplyEval(Part):
+    """Held-out samples answered greedily: exact texts, and clicks that land in the box."""
+
+    kind: Literal["replies"]
+    name: str = "replies"
+    data: Data
+    samples: PositiveInt = 128
+
+
+Eval = Annotated[ReadingEval | LossEval | ReplyEval, Field(discriminator="kind")]
+
+
+class EvalPart(Part):
+    every_steps: PositiveInt | None = None
+    every_seconds: PositiveFloat | None = None
+    at_end: bool = True
+    suites: tuple[Eval, ...] = ()
+
+
+class Recipe(Part):
+    name: str = Field(pattern=r"^[\w.-]+$")
+    about: str = ""  # for the model card
+    seed: int = 0
+    model: ModelPart
+    lora: LoraPart | None = None
+    data: tuple[Data, ...] = Field(min_length=1)
+    batch: BatchPart = BatchPart()
+    augment: AugmentPart = AugmentPart()
+    loss: LossPart = LossPart()
+    optimiser: OptimiserPart = OptimiserPart()
+    schedule: SchedulePart
+    save: SavePart = SavePart()
+    evaluate: EvalPart = EvalPart()
+
+
+# ------------------------------------------------------------------------------------------------------ files and flags
+
+
+def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
+    """A recipe file with `dotted.key=value` overrides. Relative paths in it count from the working directory."""
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read the recipe {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from error
+    for override in overrides:
+        _override(data, override)
+    return make_recipe(data, str(path))
+
+
+def make_recipe(data: dict[str, Any], origin: str = "the recipe") -> Recipe:
+    try:
+        return Recipe.model_validate(data)
+    except ValidationError as error:
+        problems = [f"{_dotted(problem['loc'])}: {problem['msg']}" for problem in error.errors()]
+        raise ConfigError(f"{origin} is wrong:\n  " + "\n  ".join(problems)) from None
+
+
+def _dotted(where: tuple[int | str, ...]) -> str:
+    # Members of a union are named by pydantic between their place and the key.
+    kinds = {"conversations", "drawn", "pages", "reading", "loss", "replies"}
+    parts = [
+        str(part) for n, part in enumerate(where) if not (part in kinds and n and isinstance(where[n - 1], int | str))
+        or n == 0
+    ]  # fmt: skip
+    return ".".join(parts) or "(top)"
+
+
+def _override(data: dict[str, Any], text: str) -> None:
+    key, found, value = text.partition("=")
+    if not found or not key.strip():
+        raise ConfigError(f"an override is written key=value, such as optimiser.lr=1e-4; found {text!r}")
+    try:
+        parsed = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        parsed = value  # a bare word is a string
+    *path, last = key.strip().split(".")
+    place: Any = data
+    try:
+        for name in path:
+            place = place[int(name)] if isinstance(place, list) else place.setdefault(name, {})
+        if isinstance(place, list):
+            place[int(last)] = parsed
+        else:
+            place[last] = parsed
+    except (ValueError, IndexError, TypeError, AttributeError):
+        raise ConfigError(f"there is no place {key!r} in the recipe") from None

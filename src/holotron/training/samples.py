@@ -1,0 +1,31 @@
+"""What one sample is: pictures, token sequences that look at them, and perhaps labels for what is written there.
+
+Several sequences may share a picture (ten questions about one page), which is then encoded once. Only the pictures are
+torch tensors: worker processes hand those over through shared memory, and everything small by value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class TokenSequence:
+    ids: np.ndarray  # int32 [T]
+    learn: np.ndarray  # bool [T]: tokens the model should have written
+    tiles: tuple[int, ...] = ()  # which of the sample's tiles its image placeholders stand for, in order
+    prompt: int = 0  # tokens before the first reply
+    box: tuple[float, float, float, float] | None = None  # where a click should land, in cells of the whole picture
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    tiles: Tensor  # uint8 [n, 3, height, width]
+    sequences: tuple[TokenSequence, ...] = ()
+    slots: np.ndarray | None = None  # uint8 [n, rows, columns * SLOTS], see `characters`
