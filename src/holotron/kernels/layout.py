@@ -42,7 +42,9 @@ class Chunks:
     An *end* is a point where the recurrent memory is written: every snapshot, and the end of every sequence.
     """
 
-    index_cQ: Tensor  # which token sits at (chunk, position); padding points at token T
+    count: int
+    size: int
+    place_T: Tensor  # where each token sits in the chunks laid end to end; places between are padding
     sequence_c: Tensor  # which sequence a chunk belongs to
     first_S: Tensor  # first chunk of each sequence
     sequence_e: Tensor  # which sequence an end belongs to
@@ -178,10 +180,18 @@ class Layout:
         """Cut every sequence of this batch into chunks of `size`; computed once and shared by all layers."""
         return self._table("chunks", size, self._cut)
 
+    def chunks_per_sequence(self, size: int) -> int:
+        """The most chunks of `size` that a sequence of this batch is cut into, snapshots aside."""
+        return -(-max(self.lengths) // size)
+
     def tiles(self, size: int) -> Tensor:
         """The prefill pieces cut into tiles of at most `size` tokens, int32 [2, tiles]: the sequence, and the first
         token counted from the sequence's start. What one program of a kernel works on."""
         return self._table("tiles", size, self._tile)
+
+    def places(self, length: int) -> Tensor:
+        """Where each token sits when every sequence is filled up to `length`."""
+        return self._table("places", length, self._place)
 
     def spans(self, size: int) -> Tensor:
         """Like `tiles`, but cut at snapshots as well, int32 [2, spans]: first token of the batch, number of tokens."""
@@ -205,6 +215,12 @@ class Layout:
         begin = (np.arange(len(sequence)) - first[sequence]) * size
         return _upload([np.stack([sequence + self.num_decodes, begin]).astype(np.int32)], self.device)[0]
 
+    def _place(self, length: int) -> Tensor:
+        starts = np.cumsum(self.lengths) - self.lengths
+        shift = np.arange(len(self.lengths)) * length - starts
+        place = np.arange(self.num_tokens) + np.repeat(shift, self.lengths)
+        return _upload([place.astype(np.int64)], self.device)[0]
+
     def _span(self, size: int) -> Tensor:
         cuts = [(end.sequence, end.tokens) for end in self.ends if end.sequence >= self.num_decodes]
         start_S = np.concatenate([[0], np.cumsum(self.lengths)])
@@ -221,32 +237,27 @@ class Layout:
         return Marks(*_upload([first, table[:, 1], table[:, 2]], self.device))
 
     def _cut(self, size: int) -> Chunks:
-        total = self.num_tokens
-        index: list[int] = []
-        sequence: list[int] = []
-        first: list[int] = []
-        after: list[int] = []
-        ends = self.ends
-        start = begin = 0  # of the sequence in the batch, of the piece in its sequence
-        for e, (s, end, _) in enumerate(ends):
-            if e == 0 or ends[e - 1].sequence != s:
-                first.append(len(sequence))
-                start, begin = sum(self.lengths[:s]), 0
-            for at in range(begin, end, size):
-                count = min(size, end - at)
-                index.extend(range(start + at, start + at + count))
-                index.extend([total] * (size - count))
-                sequence.append(s)
-            after.append(len(sequence))
-            begin = end
+        ends = np.asarray(self.ends, dtype=np.int64).reshape(-1, 3)
+        sequence_e, tokens_e, row_e = ends.T
+        new_e = np.diff(sequence_e, prepend=-1) != 0  # the first piece of its sequence
+        length_e = tokens_e - np.where(new_e, 0, np.roll(tokens_e, 1))
+        count_e = -(-length_e // size)
+        after_e = np.cumsum(count_e)
+        before_e, start_e = after_e - count_e, np.cumsum(length_e) - length_e
+        place_T = np.arange(self.num_tokens) + np.repeat(before_e * size - start_e, length_e)
+        place, sequence_c, first_S, sequence, after, row = _upload(
+            [place_T, np.repeat(sequence_e, count_e), before_e[new_e], sequence_e, after_e, row_e], self.device
+        )
         return Chunks(
-            index_cQ=torch.tensor(index, device=self.device).view(-1, size),
-            sequence_c=torch.tensor(sequence, device=self.device),
-            first_S=torch.tensor(first, device=self.device),
-            sequence_e=torch.tensor([end.sequence for end in ends], device=self.device),
-            after_e=torch.tensor(after, device=self.device),
-            row_e=torch.tensor([end.row for end in ends], device=self.device),
-            dense=total not in index,
+            count=int(count_e.sum()),
+            size=size,
+            place_T=place,
+            sequence_c=sequence_c,
+            first_S=first_S,
+            sequence_e=sequence,
+            after_e=after,
+            row_e=row,
+            dense=not (length_e % size).any(),
         )
 
 

@@ -24,8 +24,7 @@ def attend(
 ) -> Tensor:
     """Store the new keys and values, then let every token see all earlier tokens of its own sequence and itself."""
     if cache is None:
-        pieces = zip(*(t.split(layout.lengths) for t in (q_THD, k_TKD, v_TKD)), strict=True)
-        return torch.cat([_causal(q, k, v, scale) for q, k, v in pieces])
+        return _stateless(q_THD, k_TKD, v_TKD, layout, scale)
     keys, values = cache
     place = (layout.slots_T // layout.page_size, layout.slots_T % layout.page_size)
     keys[place] = _as_stored(k_TKD, keys.dtype)
@@ -37,6 +36,32 @@ def attend(
         v = _gather(values, layout, s, seen).to(q.dtype)
         outputs.append(_causal(q, k, v, scale))
     return torch.cat(outputs)
+
+
+def _stateless(q_THD: Tensor, k_TKD: Tensor, v_TKD: Tensor, layout: Layout, scale: float) -> Tensor:
+    """Whole sequences, as in training. Many of similar length are one call, filled up at their ends (where no real
+    token looks); otherwise one call each."""
+    longest, count = max(layout.lengths), layout.num_sequences
+    if longest * count > 2 * layout.num_tokens:
+        pieces = zip(*(t.split(layout.lengths) for t in (q_THD, k_TKD, v_TKD)), strict=True)
+        return torch.cat([_causal(q, k, v, scale) for q, k, v in pieces])
+    place_T = layout.places(longest)
+
+    def fill(t: Tensor) -> Tensor:
+        if longest * count > t.shape[0]:
+            t = t.new_zeros(count * longest, *t.shape[1:]).index_copy(0, place_T, t)
+        return t.unflatten(0, (count, longest)).transpose(1, 2)
+
+    out = F.scaled_dot_product_attention(
+        fill(q_THD),
+        fill(k_TKD),
+        fill(v_TKD),
+        is_causal=True,
+        scale=scale,
+        enable_gqa=q_THD.shape[1] != k_TKD.shape[1],
+    )
+    out = out.transpose(1, 2).flatten(0, 1)
+    return out if len(out) == len(q_THD) else out.index_select(0, place_T)
 
 
 def _as_stored(t: Tensor, dtype: torch.dtype) -> Tensor:

@@ -17,12 +17,13 @@ def causal_conv(
 ) -> Tensor:
     """silu(bias + sum_k weight[k] * x[t-K+1+k]); inputs before a sequence's first token come from `state_RKC`, which
     is updated in place (and copied to the rows of snapshots). Without a state they are zero and nothing is kept."""
+    if state_RKC is None:
+        return _stateless(x_TC, weight_CK, bias_C, layout)
     d = layout.num_decodes
-    if d == layout.num_sequences and state_RKC is not None:
+    if d == layout.num_sequences:
         return _decode(x_TC, weight_CK, bias_C, state_RKC, layout)
     if d == 0:
         return _prefill(x_TC, weight_CK, bias_C, state_RKC, layout)
-    assert state_RKC is not None, "a decode needs a state"
     return torch.cat(
         [
             _decode(x_TC[:d], weight_CK, bias_C, state_RKC, layout),
@@ -41,16 +42,29 @@ def _decode(x_BC: Tensor, weight_CK: Tensor, bias_C: Tensor | None, state_RKC: T
     return F.silu(y_BC)
 
 
-def _prefill(
-    x_TC: Tensor, weight_CK: Tensor, bias_C: Tensor | None, state_RKC: Tensor | None, layout: Layout
-) -> Tensor:
+def _stateless(x_TC: Tensor, weight_CK: Tensor, bias_C: Tensor | None, layout: Layout) -> Tensor:
+    """Every sequence from its start, as in training: the whole row is shifted at once, and what a shift brings over
+    from the sequence before is blanked."""
+    taps = weight_CK.shape[1]
+    y = None
+    for k in range(taps):
+        back = taps - 1 - k
+        shifted = x_TC
+        if back:
+            shifted = F.pad(x_TC, (0, 0, back, 0))[: x_TC.shape[0]]
+            shifted = shifted * (layout.positions_T >= back)[:, None]
+        y = shifted * weight_CK[:, k] if y is None else torch.addcmul(y, shifted, weight_CK[:, k])
+    assert y is not None
+    return F.silu(y if bias_C is None else y + bias_C)
+
+
+def _prefill(x_TC: Tensor, weight_CK: Tensor, bias_C: Tensor | None, state_RKC: Tensor, layout: Layout) -> Tensor:
     taps = weight_CK.shape[1]
     memory = taps - 1
     # One long row in which every sequence is preceded by its own memory: then each tap is a shifted view of it.
     pieces: list[Tensor] = []
-    blank = x_TC.new_zeros(memory, x_TC.shape[1])
     for row, piece in zip(layout.rows, x_TC.split(layout.lengths), strict=True):
-        pieces += [blank if state_RKC is None else state_RKC[row], piece]
+        pieces += [state_RKC[row], piece]
     line = torch.cat(pieces)
     count = line.shape[0] - memory
     y = line[:count] * weight_CK[:, 0]
@@ -65,8 +79,7 @@ def _prefill(
             kept.append(y[begin : begin + length])
             begin += length + memory
         y = torch.cat(kept)
-    if state_RKC is not None:
-        for sequence, tokens, row in layout.ends:
-            at = sum(layout.lengths[:sequence]) + sequence * memory + tokens
-            state_RKC[row] = line[at : at + memory]
+    for sequence, tokens, row in layout.ends:
+        at = sum(layout.lengths[:sequence]) + sequence * memory + tokens
+        state_RKC[row] = line[at : at + memory]
     return F.silu(y)

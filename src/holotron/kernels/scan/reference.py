@@ -109,9 +109,9 @@ def _chunked(
     cuts = layout.chunks(min(chunk, max(layout.lengths)))
 
     def to_chunks(t: Tensor) -> Tensor:
-        if cuts.dense:
-            return t.unflatten(0, cuts.index_cQ.shape)
-        return torch.cat([t, t.new_zeros(1, *t.shape[1:])])[cuts.index_cQ]
+        if not cuts.dense:
+            t = t.new_zeros(cuts.count * cuts.size, *t.shape[1:]).index_copy(0, cuts.place_T, t)
+        return t.unflatten(0, (cuts.count, cuts.size))
 
     x = to_chunks(x_THP.to(dtype)).unflatten(2, (groups, -1))  # c Q G h P
     B = to_chunks(B_TGN.to(dtype)).transpose(1, 2)  # c G Q N
@@ -131,10 +131,10 @@ def _chunked(
     to_end = torch.exp(log_decay[..., -1:] - log_decay).unflatten(1, (groups, -1))  # c G h Q
     added = (inputs * to_end[..., None]).mT.flatten(2, 3) @ B  # c G hP N
     added = added.reshape(-1, heads, head_dim, n)
-    initial = None
-    if state_RHPN is not None:
-        initial = state_RHPN[layout.rows_S].to(dtype)
-    before, final = _pass_states(added, log_decay[..., -1], initial, cuts)
+    if state_RHPN is None:
+        before, final = _states_before(added, log_decay[..., -1], cuts, layout.chunks_per_sequence(cuts.size)), None
+    else:
+        before, final = _pass_states(added, log_decay[..., -1], state_RHPN[layout.rows_S].to(dtype), cuts)
 
     # What the state before the chunk contributes to its tokens.
     carried = before.reshape(-1, groups, heads // groups * head_dim, n)
@@ -143,16 +143,35 @@ def _chunked(
 
     y = y.permute(0, 3, 1, 2, 4).reshape(-1, heads, head_dim)  # (c Q) H P
     if not cuts.dense:
-        real = (cuts.index_cQ < x_THP.shape[0]).flatten()
-        y = y[real]
-    if state_RHPN is not None:
+        y = y.index_select(0, cuts.place_T)
+    if state_RHPN is not None and final is not None:
         state_RHPN[cuts.row_e] = final.to(state_RHPN.dtype)
     return torch.addcmul(y, x_THP.to(dtype), D_H[:, None]).to(x_THP.dtype)
 
 
-def _pass_states(
-    added_cHPN: Tensor, log_decay_cH: Tensor, initial_SHPN: Tensor | None, cuts: Chunks
-) -> tuple[Tensor, Tensor]:
+def _states_before(added_cHPN: Tensor, log_decay_cH: Tensor, cuts: Chunks, longest: int) -> Tensor:
+    """The state before every chunk when all sequences start empty, as in training: each sequence by itself, in a table
+    of sequences x `longest` chunks. The work grows with the number of sequences, not with its square."""
+    if longest == 1:
+        return torch.zeros_like(added_cHPN)
+    sequences, heads = len(cuts.first_S), log_decay_cH.shape[1]
+    order = torch.arange(cuts.count, device=added_cHPN.device)
+    place_c = cuts.sequence_c * longest + order - cuts.first_S[cuts.sequence_c]
+
+    def table(t: Tensor) -> Tensor:
+        return t.new_zeros(sequences * longest, *t.shape[1:]).index_copy(0, place_c, t).unflatten(0, (-1, longest))
+
+    own = table(log_decay_cH).transpose(1, 2)  # S H k
+    upto = torch.cumsum(own, -1)
+    gap = (upto - own)[..., :, None] - upto[..., None, :]  # from the end of chunk j to the start of chunk k
+    earlier = torch.ones(longest, longest, dtype=torch.bool, device=gap.device).tril_(-1)
+    weight = gap.masked_fill(~earlier, -torch.inf).exp()
+    states = weight @ table(added_cHPN.flatten(2)).transpose(1, 2)  # S H k PN
+    states = states.transpose(1, 2).reshape(sequences * longest, heads, -1)
+    return states.index_select(0, place_c).unflatten(2, added_cHPN.shape[2:])
+
+
+def _pass_states(added_cHPN: Tensor, log_decay_cH: Tensor, initial_SHPN: Tensor, cuts: Chunks) -> tuple[Tensor, Tensor]:
     """The state before every chunk, and at every end (of a sequence, or asked for by a snapshot).
 
     Written as one matrix product with the decays between chunks (zero across sequences) instead of a loop: there are
@@ -173,9 +192,7 @@ def _pass_states(
     gap = target[:, :, None] - upto.T[:, None, :]
     weight = gap.masked_fill(~allowed, -torch.inf).exp().to(dtype)  # H, c+e, c
     flat = added_cHPN.transpose(0, 1).flatten(2)  # H c PN
-    states = weight @ flat
-    if initial_SHPN is not None:
-        since_start = torch.exp(target - before_c[cuts.first_S][owner].T).to(dtype)  # H, c+e
-        states = torch.addcmul(states, initial_SHPN.transpose(0, 1).flatten(2)[:, owner], since_start[..., None])
+    since_start = torch.exp(target - before_c[cuts.first_S][owner].T).to(dtype)  # H, c+e
+    states = torch.addcmul(weight @ flat, initial_SHPN.transpose(0, 1).flatten(2)[:, owner], since_start[..., None])
     states = states.transpose(0, 1).unflatten(2, added_cHPN.shape[2:])
     return states[:chunks], states[chunks:]
