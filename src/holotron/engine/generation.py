@@ -22,6 +22,7 @@ class Generation:
         self._cancel = cancel
         self._unread: deque[TokenEvent] = deque()
         self._result: Result | None = None
+        self._streamed = False  # somebody reads token by token; who only awaits the end is not woken for each
         self._changed = threading.Condition()
         self._listener: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
 
@@ -42,6 +43,7 @@ class Generation:
         return self._outcome()
 
     def __iter__(self) -> Iterator[TokenEvent]:
+        self._streamed = True
         try:
             while True:
                 with self._changed:
@@ -55,6 +57,7 @@ class Generation:
             self.cancel()
 
     async def __aiter__(self) -> AsyncIterator[TokenEvent]:
+        self._streamed = True
         try:
             while True:
                 events, done = await self._next()
@@ -116,6 +119,8 @@ class Generation:
             self._unread.extend(events)
             if result is not None:
                 self._result = result
+            if result is None and not self._streamed:
+                return
             self._changed.notify_all()
         if self._listener is not None:
             self._outbox.wake(*self._listener)
