@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import http.server
+import os
 import threading
 from pathlib import Path
 
@@ -37,6 +38,10 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
     def end_headers(self) -> None:
         self.send_header("Cache-Control", "max-age=86400")  # the files of an installed package do not change
         super().end_headers()
+
+    def guess_type(self, path: str | os.PathLike[str]) -> str:
+        kind = super().guess_type(path)
+        return f"{kind}; charset=utf-8" if kind.startswith("text/") else kind  # browsers would take it for Latin-1
 
     def log_message(self, format: str, *args: object) -> None:
         pass
