@@ -41,6 +41,7 @@ from holotron.types import Action, Answer, Drag, Hover, Observation, Restart, St
 
 SUITE = "miniwob"
 WIDTH, HEIGHT, INSTRUCTION = 160, 210, 50  # CSS pixels; the instruction bar is the upper part
+SUCCESS = 0.9  # raw reward; some pages grade how exact a click is, and give 1 only to an impossible half pixel
 NO_LIMIT = 1_000_000_000  # milliseconds; from 2**31 on, a browser's timer fires at once
 ARRIVAL_TIME = 50, 50  # milliseconds of the page's time between the pointer's arrival and the start of a drag
 ACTION_TIME = 100, 1000  # milliseconds of the page's time an action takes: at least, and at most while things move
@@ -105,7 +106,11 @@ class MiniWobPool:
             browsers=min(browsers, sessions),
             contexts_per_browser=sessions,
             headless=headless,
-            flags=[f"--host-resolver-rules={rules}"],
+            flags=[
+                f"--host-resolver-rules={rules}",
+                f"--window-size={WIDTH},{HEIGHT}",
+                f"--force-device-scale-factor={scale:g}",
+            ],
         )
         self._free: list[MiniWobEnvironment] = []
         self._places = asyncio.Semaphore(sessions)
@@ -187,7 +192,7 @@ class MiniWobEnvironment:
         state = await self._read(*_page_time(action))
         done = state["done"] or isinstance(action, Answer)
         observation = await self._look()
-        info = {"reason": state["reason"], "timed_reward": state["reward"]}
+        info = {"reason": state["reason"], "timed_reward": state["reward"], "success": state["raw"] >= SUCCESS}
         result = StepResult(observation, float(state["raw"]), done, info)
         if done:
             self._end = result
@@ -242,8 +247,7 @@ class MiniWobEnvironment:
     async def _open(self) -> None:
         await self.close()
         self._lease = await self._browsers.lease(
-            viewport={"width": WIDTH, "height": HEIGHT},
-            device_scale_factor=self._options.scale,
+            no_viewport=True,  # windows have the right size by themselves
             locale="en-US",
             timezone_id="UTC",
             reduced_motion="reduce",
@@ -255,7 +259,7 @@ class MiniWobEnvironment:
             if self._options.time_limit is None:
                 await self._lease.context.add_init_script(_STANDING_CLOCK)
             await self._lease.context.add_init_script(_EPISODES)
-            self._tab = await Tab.open(await self._lease.context.new_page(), self._display, clipboard)
+            self._tab = await Tab.open(await self._lease.context.new_page(), self._display, clipboard, native=True)
 
     async def _read(self, least: float = 0, most: float = 0) -> dict[str, Any]:
         state = json.loads(await self._open_tab.evaluate(f"__holotron.read({least}, {most})"))
