@@ -75,10 +75,11 @@ def holo2_8b() -> ModelConfig:
 
 
 def holotron_mini() -> ModelConfig:
-    """The small policy: 11M parameters, bytes for tokens, one 320x320 tile (100 tokens) per screenshot.
+    """The small policy: 11M parameters, bytes for tokens, 100 tokens for a tile of 320x320 pixels.
 
-    Made for screens of about 160x160 CSS pixels at scale 2, where a letter is a patch wide. Reading small print is the
-    hard part, so the tower gets nearly half of the parameters. Three attention layers among the Mamba layers: copying a
+    Made for screens of about 160x160 CSS pixels at scale 2, one tile in which a letter is a patch wide; a page of twice
+    the size is four tiles and a thumbnail. Reading small print is the hard part, so the tower gets nearly half of the
+    parameters. Three attention layers among the Mamba layers: copying a
     string needs at least two.
     """
     return ModelConfig(
@@ -94,7 +95,7 @@ def holotron_mini() -> ModelConfig:
         ),
         vision=VisionConfig(hidden=256, layers=6, heads=8, mlp=1024, patch=16, grid=20, prefix=4),
         projector=ProjectorConfig(512),
-        image=ImageConfig(tile_size=320, patch_size=16, max_tiles=1, use_thumbnail=False),
+        image=ImageConfig(tile_size=320, patch_size=16, max_tiles=4),
         tokens=TokenIds(image=256, image_start=257, image_end=258, bos=259, eos=(260,), first_unsampled=None),
     )
 

@@ -69,14 +69,14 @@ def pack(
     learn[starts] = False  # nothing comes before a first token to predict it from
     targets = np.flatnonzero(learn)
     uses = [first_tile[n] + tile for n, sequence in chosen for tile in sequence.tiles]
-    labelled = [n for n, labels in enumerate(slots) if labels is not None]
-    slot_tiles = [tile for n in labelled for tile in range(first_tile[n], first_tile[n + 1])]
+    labelled = [(n, labels) for n, labels in enumerate(slots) if labels is not None]
+    slot_tiles = [first_tile[n] + tile for n, labels in labelled for tile in range(len(labels))]
 
     def send(array: np.ndarray | list[int]) -> Tensor:
         tensor = torch.from_numpy(np.asarray(array, np.int64))
         return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
 
-    labels = np.concatenate([labels for labels in slots if labels is not None]) if labelled else None
+    labels = np.concatenate([labels for _, labels in labelled]) if labelled else None
     return Batch(
         lengths=tuple(len(sequence) for sequence in flat),
         ids_T=send(ids),

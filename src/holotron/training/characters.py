@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from holotron.data.labels import Page
+from holotron.model.processor import ImageConfig, tile_grid
 
 SLOTS = 4  # per patch
 NONE = 0
@@ -32,22 +33,25 @@ def character_of(index: int) -> str:
     return "" if index == NONE else "\ufffd" if index == OTHER else chr(ord(FIRST) + index - 1)
 
 
-def slot_labels(page: Page, tile: int, patch: int) -> np.ndarray:
-    """uint8 [patch rows, patch columns * SLOTS] for the page shown as one tile of this size."""
-    grid = tile // patch
-    labels = np.zeros((grid, grid * SLOTS), np.uint8)
-    text = page.text
-    if not len(text.characters):
-        return labels
+def slot_labels(page: Page, config: ImageConfig) -> np.ndarray:
+    """uint8 [tiles, patch rows, patch columns * SLOTS] for the tiles that the page is cut into; a thumbnail, in which
+    nothing can be read, has none."""
     height, width = page.image.shape[:2]
-    to_tile = page.scale * tile / np.array([width, height, width, height], np.float32)
-    left, top, right, bottom = (text.boxes * to_tile).T
-    middle = np.empty_like(top)
-    for start, stop, _ in text.lines:
-        middle[start:stop] = (top[start:stop].min() + bottom[start:stop].max()) / 2
-    column = np.floor((left + right) / 2 * SLOTS / patch).astype(np.int64)
-    row = np.floor(middle / patch).astype(np.int64)
-    classes = np.fromiter(map(class_of, text.characters), np.uint8, len(text.characters))
-    seen = (classes != NONE) & (right > left) & (row >= 0) & (row < grid) & (column >= 0) & (column < grid * SLOTS)
-    labels[row[seen], column[seen]] = classes[seen]
-    return labels
+    columns, rows = tile_grid(width, height, config)
+    grid = config.tile_size // config.patch_size
+    sheet = np.zeros((rows * grid, columns * grid * SLOTS), np.uint8)
+    text = page.text
+    if len(text.characters):
+        to_patches = page.scale * grid * np.array([columns / width, rows / height] * 2, np.float32)
+        left, top, right, bottom = (text.boxes * to_patches).T
+        middle = np.empty_like(top)
+        for start, stop, _ in text.lines:
+            middle[start:stop] = (top[start:stop].min() + bottom[start:stop].max()) / 2
+        column = np.floor((left + right) / 2 * SLOTS).astype(np.int64)
+        row = np.floor(middle).astype(np.int64)
+        classes = np.fromiter(map(class_of, text.characters), np.uint8, len(text.characters))
+        inside = (row >= 0) & (row < sheet.shape[0]) & (column >= 0) & (column < sheet.shape[1])
+        seen = inside & (classes != NONE) & (right > left)
+        sheet[row[seen], column[seen]] = classes[seen]
+    tiles = sheet.reshape(rows, grid, columns, grid * SLOTS).transpose(0, 2, 1, 3)
+    return np.ascontiguousarray(tiles.reshape(rows * columns, grid, grid * SLOTS))

@@ -46,7 +46,8 @@ class Optimiser:
     def step(self, lr: float) -> Tensor:
         """Clip, update, and clear the gradients. Returns the norm of the gradient before clipping."""
         gradients = {name: p.grad for name, p in self.parameters.items() if p.grad is not None}
-        sharded, whole = [], []
+        sharded: list[Tensor] = []
+        whole: list[Tensor] = []
         for name, gradient in gradients.items():
             mine = self.originals[name].grad = _local(gradient).float()
             (sharded if isinstance(gradient, DTensor) else whole).append(mine)

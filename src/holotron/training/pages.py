@@ -15,9 +15,13 @@ import numpy as np
 
 from holotron.agent.coordinates import Frame, Screen, point_to_model
 from holotron.agent.dialects.compact import CompactDialect
+from holotron.data.drawn import Painter
+from holotron.data.fonts import font_files
 from holotron.data.labels import Page
+from holotron.data.pages.make import Size
 from holotron.data.samples import make_samples
-from holotron.errors import ConfigError, InputError
+from holotron.data.shards import from_row, shard_files
+from holotron.errors import InputError, MissingDependency
 from holotron.model.config import ModelConfig
 from holotron.model.processor import Processor, to_tiles
 from holotron.training.characters import slot_labels
@@ -40,11 +44,8 @@ class PageSamples:
 
     def sample(self, page: Page, rng: np.random.Generator) -> Sample:
         tiles = to_tiles(page.image, self._image)
-        if len(tiles) != 1:
-            height, width = page.image.shape[:2]
-            raise ConfigError(f"pages are learnt as one tile; {width}x{height} pixels give {len(tiles)}")
-        slots = slot_labels(page, self._image.tile_size, self._image.patch_size)
-        return Sample(tiles, tuple(self._ask(page, rng)) if self._questions else (), slots[None])
+        sequences = tuple(self._ask(page, rng)) if self._questions else ()
+        return Sample(tiles, sequences, slot_labels(page, self._image))
 
     def _ask(self, page: Page, rng: np.random.Generator) -> Iterator[TokenSequence]:
         chance = random.Random(int(rng.integers(2**63)))
@@ -81,29 +82,37 @@ def first_turn(goal: str, image: Any, reply: str) -> list[dict[str, Any]]:
 
 
 class DrawnPages:
-    """Pages painted when they are needed. Sample number n is page number n of the seed, on every machine."""
+    """Pages painted when they are needed. Sample number n is page number n of the seed, wherever the fonts are the
+    same."""
 
     def __init__(self, data: DrawnData, processor: Processor, config: ModelConfig) -> None:
         self._data = data
         self._samples = PageSamples(processor, config, data.questions, data.kinds)
+        self._painter: Painter | None = None
 
     @property
     def size(self) -> None:
         return None
 
     def sample(self, index: int, rng: np.random.Generator) -> Sample:
-        from holotron.data.drawn import draw_page
-
-        return self._samples.sample(draw_page(self._data.seed, index), rng)
+        if self._painter is None:  # each worker process has its own
+            data = self._data
+            fonts = None if data.fonts is None else font_files([data.fonts])
+            sizes = tuple(Size.parse(size) for size in data.sizes)
+            self._painter = Painter(sizes=sizes, fonts=fonts, held_out=data.held_out)
+        return self._samples.sample(self._painter.paint(self._data.seed, index), rng)
 
 
 class StoredPages:
     """Pages of `holotron data synth`. They are held in memory as they are stored, compressed, and shared by workers."""
 
     def __init__(self, data: PageData, processor: Processor, config: ModelConfig) -> None:
-        from holotron.data.shards import load_table
-
-        self._table = load_table(data.folder)
+        try:
+            import pyarrow
+            from pyarrow import parquet
+        except ImportError:
+            raise MissingDependency.extra("pyarrow", "train") from None
+        self._table = pyarrow.concat_tables([parquet.read_table(file) for file in shard_files(data.folder)])
         self._samples = PageSamples(processor, config, data.questions, data.kinds)
 
     @property
@@ -111,6 +120,4 @@ class StoredPages:
         return self._table.num_rows
 
     def sample(self, index: int, rng: np.random.Generator) -> Sample:
-        from holotron.data.shards import from_row
-
         return self._samples.sample(from_row(self._table.slice(index, 1).to_pylist()[0]), rng)

@@ -57,8 +57,8 @@ class DrawnData(Part):
     weight: PositiveFloat = 1.0
     seed: int = 0
     fonts: Path | None = None  # a folder of font files; None: the system's
-    size: PositiveInt = 160  # CSS pixels a side
-    scale: PositiveFloat = 2.0
+    sizes: tuple[str, ...] = ("160x160@2",)  # CSS pixels and scale
+    held_out: bool = False  # use the fonts that are kept for evaluation, and no others
     questions: Annotated[int, Field(ge=0)] = 0  # sequences per page; 0 leaves the page to the reading loss
     kinds: tuple[str, ...] = ()  # of questions; () is all
 
@@ -173,7 +173,6 @@ Eval = Annotated[ReadingEval | LossEval | ReplyEval, Field(discriminator="kind")
 class EvalPart(Part):
     every_steps: PositiveInt | None = None
     every_seconds: PositiveFloat | None = None
-    at_end: bool = True
     suites: tuple[Eval, ...] = ()
 
 
@@ -213,18 +212,16 @@ def make_recipe(data: dict[str, Any], origin: str = "the recipe") -> Recipe:
     try:
         return Recipe.model_validate(data)
     except ValidationError as error:
-        problems = [f"{_dotted(problem['loc'])}: {problem['msg']}" for problem in error.errors()]
+        found = error.errors()
+        # A list with a bad entry is reported once more, as too short.
+        inner = {problem["loc"][:1] for problem in found if len(problem["loc"]) > 1}
+        problems = [f"{_dotted(p['loc'])}: {p['msg']}" for p in found if p["loc"] not in inner]
         raise ConfigError(f"{origin} is wrong:\n  " + "\n  ".join(problems)) from None
 
 
 def _dotted(where: tuple[int | str, ...]) -> str:
-    # Members of a union are named by pydantic between their place and the key.
-    kinds = {"conversations", "drawn", "pages", "reading", "loss", "replies"}
-    parts = [
-        str(part) for n, part in enumerate(where) if not (part in kinds and n and isinstance(where[n - 1], int | str))
-        or n == 0
-    ]  # fmt: skip
-    return ".".join(parts) or "(top)"
+    """`data.0.weight`; pydantic names the kind of a source behind its number, which nobody writes."""
+    return ".".join(str(part) for n, part in enumerate(where) if n < 2 or not isinstance(where[n - 1], int)) or "(top)"
 
 
 def _override(data: dict[str, Any], text: str) -> None:

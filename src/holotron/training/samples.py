@@ -28,4 +28,4 @@ class TokenSequence:
 class Sample:
     tiles: Tensor  # uint8 [n, 3, height, width]
     sequences: tuple[TokenSequence, ...] = ()
-    slots: np.ndarray | None = None  # uint8 [n, rows, columns * SLOTS], see `characters`
+    slots: np.ndarray | None = None  # uint8 [labelled tiles, rows, columns * SLOTS], see `characters`

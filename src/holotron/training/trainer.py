@@ -60,6 +60,8 @@ class Trainer:
             resume_at=self.progress.step,
             console=console if where.first else quiet,
         )
+        self._figures: dict[str, float] = {}  # of the last evaluation
+        self._evaluated_at = -1
         self._pending: list[tuple[int, Tensor, float]] = []  # figures still on the device
         self._spoke = self.progress.seconds
         self._started = time.monotonic() - self._spoke
@@ -82,7 +84,7 @@ class Trainer:
             if self._due(recipe.save.every_steps, _seconds(recipe.save.every_minutes), last_save):
                 self.save()
                 last_save = self._seconds()
-        figures = self.evaluate() if recipe.evaluate.at_end else {}
+        figures = self._figures if self._evaluated_at == progress.step else self.evaluate()
         self.save()
         export(self, figures)
         self.curves.say(f"done: {progress.step:,} steps, {progress.tokens:,} tokens, {progress.pictures:,} pictures")
@@ -115,8 +117,9 @@ class Trainer:
         for suite in self.suites:
             figures |= suite(self.learner)
         self._fetch()
-        self.curves.add(self.progress.step, figures)
+        self._figures, self._evaluated_at = figures, self.progress.step
         if figures:
+            self.curves.add(self.progress.step, figures)
             self.curves.say("  ".join(f"[bold]{name} {value:.4f}[/bold]" for name, value in figures.items()))
         return figures
 
