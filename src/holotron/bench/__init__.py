@@ -1,0 +1,1 @@
+"""Measuring agent sessions: `holotron bench sessions`, or `python -m holotron.bench sessions` where only torch is."""

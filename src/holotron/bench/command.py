@@ -1,0 +1,151 @@
+"""The command line of the benchmark, with the standard library alone: it also runs where little else is installed.
+
+holotron bench sessions holotron-12b                                       # agent-100, in this process
+holotron bench sessions --url http://127.0.0.1:8000/v1 --api sessions      # against a server
+holotron bench sessions holotron-12b --against holo2-8b --sweep 1,10,25,50,100 --plot curve.png
+holotron bench sessions tiny --sessions 8 --steps 3 --screenshot 64 --system 32 --generate 16
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, get_args
+
+from holotron.bench.report import Report, table
+from holotron.bench.workload import History, Workload
+from holotron.engine.api import EngineConfig
+from holotron.errors import ConfigError
+
+
+def parser() -> argparse.ArgumentParser:
+    default = Workload()
+    top = argparse.ArgumentParser("holotron bench", description="Measure agent sessions.")
+    commands = top.add_subparsers(dest="command", required=True)
+    sessions = commands.add_parser(
+        "sessions",
+        description="Many agents at once: each step shows a screenshot and gets a short reply.",
+        epilog=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = sessions.add_argument
+    add("model", nargs="?", help="preset, folder or hub id, in this process; with --url, the name it is served under")
+    add("--against", help="a second model for the same workload, such as holo2-8b")
+    add("--url", help="an OpenAI-compatible server instead of this process, such as http://127.0.0.1:8000/v1")
+    add("--api", choices=["completions", "sessions", "chat"], default="completions", help="how to talk to --url")
+    add("--picture", metavar="WxH", help="with --api chat: a picture of this size per step instead of text")
+    add("--vocabulary", metavar="LOW:HIGH", default="1000:100000", help="token ids to draw from, with --url")
+    add("--no-ignore-eos", action="store_true", help="with --url: for servers that do not know ignore_eos")
+
+    add("--sessions", type=int, default=default.sessions, help="at once (%(default)s)")
+    add("--steps", type=int, default=default.steps, help="per session (%(default)s)")
+    add("--system", type=int, default=default.system_tokens, help="tokens of the shared prompt (%(default)s)")
+    add("--screenshot", type=int, default=default.screenshot_tokens, help="tokens per step (%(default)s)")
+    add("--text", type=int, default=default.text_tokens, help="tokens per step (%(default)s)")
+    add("--generate", type=int, default=default.generate_tokens, help="tokens per reply (%(default)s)")
+    add("--history", choices=get_args(History), default=default.history, help="what is sent (%(default)s)")
+    add("--window", type=int, default=default.window, help="screenshots or steps that are kept (%(default)s)")
+    add("--epoch", type=int, default=default.epoch_steps, help="steps until an epoch starts over (%(default)s)")
+    add("--summary", type=int, default=default.summary_tokens, help="tokens an epoch starts with (%(default)s)")
+    add("--temperature", type=float, default=default.temperature)
+    add("--seed", type=int, default=default.seed)
+
+    add("--sweep", metavar="1,10,100", help="run with each of these numbers of sessions")
+    add("--plot", type=Path, metavar="PNG", help="draw the curve of the sweep")
+    add("--json", type=Path, metavar="FILE", help="write all numbers; - for standard output")
+    add("--device")
+    add("--dtype", choices=["float32", "bfloat16", "float16"])
+    add(
+        "--engine",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting of the engine, e.g. token_budget=4096",
+    )
+    return top
+
+
+def workload_of(args: argparse.Namespace) -> Workload:
+    for name in ("sessions", "steps", "generate"):
+        if getattr(args, name) < 1:
+            raise ConfigError(f"--{name} must be at least 1")
+    return Workload(
+        sessions=args.sessions,
+        steps=args.steps,
+        system_tokens=args.system,
+        screenshot_tokens=args.screenshot,
+        text_tokens=args.text,
+        generate_tokens=args.generate,
+        history=args.history,
+        window=args.window,
+        epoch_steps=args.epoch,
+        summary_tokens=args.summary,
+        temperature=args.temperature,
+        seed=args.seed,
+    )
+
+
+def engine_settings(pairs: Sequence[str]) -> dict[str, Any]:
+    known = {field.name: field.type for field in fields(EngineConfig)}
+    values: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals or key not in known:
+            raise ConfigError(f"--engine {pair}: write KEY=VALUE, where KEY is one of {', '.join(known)}")
+        try:
+            values[key] = text if "str" in str(known[key]) else json.loads(text)
+        except ValueError:
+            raise ConfigError(f"--engine {pair}: {text!r} is not a {known[key]}") from None
+    return values
+
+
+def measure(args: argparse.Namespace, model: str | None, workload: Workload) -> Report:
+    if args.url:
+        from holotron.bench import remote
+
+        low, _, high = args.vocabulary.partition(":")
+        picture = tuple(int(side) for side in args.picture.split("x")) if args.picture else None
+        target = remote.Remote(
+            args.url.rstrip("/"),
+            model or remote.served_model(args.url.rstrip("/")),
+            args.api,
+            range(int(low), int(high)),
+            picture,  # type: ignore[arg-type]
+            ignore_eos=not args.no_ignore_eos,
+        )
+        return remote.measure(target, workload)
+    import torch
+
+    from holotron.bench import inprocess
+
+    dtype = getattr(torch, args.dtype) if args.dtype else None
+    engine = engine_settings(args.engine)
+    return inprocess.measure(model or "tiny", workload, device=args.device, dtype=dtype, engine=engine)
+
+
+def main(words: Sequence[str]) -> int:
+    args = parser().parse_args(words)
+    workload = workload_of(args)
+    counts = [int(count) for count in args.sweep.split(",")] if args.sweep else [workload.sessions]
+    reports: list[Report] = []
+    for model in [args.model, *([args.against] if args.against else [])]:
+        for count in counts:
+            reports.append(measure(args, model, replace(workload, sessions=count)))
+            if len(counts) > 1:
+                print(f"{reports[-1].model}: {count} sessions done", file=sys.stderr, flush=True)
+    print(table(reports))
+    if args.json is not None:
+        text = json.dumps([report.as_dict() for report in reports], indent=2)
+        if str(args.json) == "-":
+            print(text)
+        else:
+            args.json.write_text(text + "\n")
+    if args.plot is not None:
+        from holotron.bench.plot import draw
+
+        draw(reports, args.plot)
+    return 1 if any(report.failures for report in reports) else 0

@@ -1,0 +1,155 @@
+"""The workload against an engine in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from dataclasses import replace
+
+import torch
+
+from holotron.bench.process import DevicePeak, peak_host_bytes, seconds_alive
+from holotron.bench.report import Report, Step
+from holotron.bench.workload import Agent, Workload, system_prompt
+from holotron.engine.aio import AsyncSession
+from holotron.engine.api import EngineConfig, Result, SamplingParams
+from holotron.engine.engine import Engine
+from holotron.engine.log import Log
+from holotron.engine.plan import Planner
+from holotron.model.loading import load_model
+from holotron.model.model import Holotron
+
+_ran_before = False
+MARGIN = 64  # tokens beyond the longest context, so that the last reply ends by its length
+
+
+def engine_config(
+    model: Holotron, workload: Workload, given: dict[str, object], fraction: float = 0.92
+) -> EngineConfig:
+    """Pools for this workload: all sessions at once if they fit, else as many as do (the others wait on the host)."""
+    base = EngineConfig(**given)  # type: ignore[arg-type]
+    planner = Planner(model.config, model.dtype, base)
+    context = workload.longest_context + MARGIN
+    sessions = workload.sessions + 1  # and the one that holds the shared prompt
+    if model.device.type == "cuda":
+        memory = int(torch.cuda.get_device_properties(model.device).total_memory * fraction)
+        sessions = min(sessions, max(1, planner.sessions(memory, context)))
+    sized = planner.sized(sessions, context)
+    return replace(sized, max_sessions=max(base.max_sessions, workload.sessions + 8), **given)  # type: ignore[arg-type]
+
+
+def vocabulary(model: Holotron) -> range:
+    """Ids that mean text, and not the end of it."""
+    tokens = model.config.tokens
+    top = min(tokens.first_unsampled or model.config.decoder.vocab, model.config.decoder.vocab)
+    special = [
+        id for id in (tokens.image, tokens.image_start, tokens.image_end, tokens.bos, *tokens.eos) if id is not None
+    ]
+    low = [id for id in special if id < top // 2]
+    return range(max(low, default=-1) + 1, min([id for id in special if id >= top // 2], default=top))
+
+
+class Driver:
+    def __init__(self, engine: Engine, workload: Workload) -> None:
+        self._engine = engine
+        self._workload = workload
+        self._words = vocabulary(engine.model)
+        self._system = system_prompt(workload, self._words)
+        self._sampling = SamplingParams(
+            max_tokens=workload.generate_tokens, temperature=workload.temperature, ignore_eos=True, seed=workload.seed
+        )
+        self.steps: list[Step] = []
+
+    async def first_token(self) -> float:
+        """One token: everything is loaded and compiled after it. Seconds since the process started."""
+        later = self._engine.complete_later(Log(self._system[:64]), replace(self._sampling, max_tokens=1), [None])
+        (generation,) = await asyncio.wrap_future(later)
+        await generation
+        return seconds_alive()
+
+    async def run(self) -> float:
+        """All sessions, all steps; seconds it took."""
+        root = await self._engine.aio.open()
+        await root.append(self._system)
+        await root.prefill()
+        started = time.perf_counter()
+        await asyncio.gather(*(self._live(root, n) for n in range(self._workload.sessions)))
+        seconds = time.perf_counter() - started
+        await root.close()
+        return seconds
+
+    async def _live(self, root: AsyncSession, number: int) -> None:
+        agent = Agent(self._workload, number, self._words)
+        session: AsyncSession | None = None
+        for step in range(self._workload.steps):
+            started = time.perf_counter()
+            sent = agent.next()
+            if self._workload.history == "window":
+                result = await self._stateless([*self._system, *sent.tokens])
+            else:
+                if session is None or sent.anew:
+                    if session is not None:
+                        await session.close()
+                    (session,) = await root.fork()
+                await session.append(sent.tokens)
+                result = await (await session.generate(self._sampling))
+            agent.replied(result.tokens)
+            self._record(number, step, time.perf_counter() - started, result)
+        if session is not None:
+            await session.close()
+
+    async def _stateless(self, prompt: list[int]) -> Result:
+        later = self._engine.complete_later(Log(prompt), self._sampling, [None])
+        (generation,) = await asyncio.wrap_future(later)
+        return await generation
+
+    def _record(self, session: int, number: int, seconds: float, result: Result) -> None:
+        self.steps.append(
+            Step(
+                session,
+                number,
+                seconds,
+                result.prompt_tokens,
+                result.prompt_tokens - result.computed_tokens,
+                len(result.tokens),
+                result.timings.first_token,
+            )
+        )
+
+
+def measure(
+    source: str,
+    workload: Workload,
+    *,
+    device: str | None = None,
+    dtype: torch.dtype | None = None,
+    engine: dict[str, object] | None = None,
+) -> Report:
+    """Load, warm up, run. The time from start to first token is told for the first run of a process alone."""
+    global _ran_before
+    fresh, _ran_before = not _ran_before, True
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()  # of an earlier run
+    model = load_model(source, device=device, dtype=dtype).model
+    peak = DevicePeak(model.device)
+    with Engine(model, None, engine_config(model, workload, engine or {})) as running:
+        driver = Driver(running, workload)
+
+        async def both() -> tuple[float, float]:
+            return await driver.first_token(), await driver.run()
+
+        first, seconds = asyncio.run(both())
+        report = Report(
+            "in process",
+            model.config.name or source,
+            workload,
+            seconds,
+            tuple(driver.steps),
+            start_to_first_token=first if fresh else None,
+            device_bytes=peak.bytes(),
+            host_bytes=peak_host_bytes(),
+        )
+        running.check_integrity()
+    return report

@@ -1,0 +1,119 @@
+"""What an agent does to its model, as numbers: every step shows a screenshot and some text and gets a short reply.
+
+The default is **agent-100**: 100 sessions at once share a system prompt of 1,024 tokens; each of 6 steps appends 2,304
+screenshot tokens and 96 of text and generates 128; a session's next step starts when its last one ended. Tokens are
+random, and the same for the same seed.
+
+What is sent depends on the *history*:
+
+    append   everything stays; a step adds its own tokens                     (a session's natural use)
+    window   each step sends anew: all texts, but only the last k screenshots (what most agents do today)
+    epoch    append for n steps, then start over from a summary and the last k steps
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+History = Literal["append", "window", "epoch"]
+
+
+@dataclass(frozen=True)
+class Workload:
+    sessions: int = 100
+    steps: int = 6
+    system_tokens: int = 1024
+    screenshot_tokens: int = 2304
+    text_tokens: int = 96
+    generate_tokens: int = 128
+    history: History = "append"
+    window: int = 3  # screenshots kept (window), steps kept when starting over (epoch)
+    epoch_steps: int = 12
+    summary_tokens: int = 256  # an epoch starts with one
+    temperature: float = 0.0
+    seed: int = 0
+
+    @property
+    def step_tokens(self) -> int:
+        return self.screenshot_tokens + self.text_tokens
+
+    @property
+    def longest_context(self) -> int:
+        """The most tokens a session ever has."""
+        turn = self.step_tokens + self.generate_tokens
+        if self.history == "append":
+            return self.system_tokens + self.steps * turn
+        if self.history == "window":
+            dropped = max(0, self.steps - self.window) * self.screenshot_tokens
+            return self.system_tokens + self.steps * turn - dropped
+        started_over = self.summary_tokens + self.window * turn if self.steps > self.epoch_steps else 0
+        return self.system_tokens + started_over + min(self.steps, self.epoch_steps) * turn
+
+    def ideal_cached_share(self) -> float:
+        """Of all prompt tokens, those that need not be computed again: what a perfect cache would find."""
+        prompt = computed = 0
+        before = self.system_tokens
+        for step in range(self.steps):
+            context = self.system_tokens + (step + 1) * self.step_tokens + step * self.generate_tokens
+            prompt += context
+            computed += context - before
+            before = context + self.generate_tokens
+        return 1 - computed / prompt if self.history == "append" and prompt else float("nan")
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What one step sends: tokens after what the session has, or (`anew`) after the system prompt."""
+
+    tokens: list[int]
+    anew: bool
+
+
+@dataclass
+class Agent:
+    """One session's side of the workload."""
+
+    workload: Workload
+    number: int
+    vocabulary: range  # token ids to draw from
+    steps: list[tuple[list[int], list[int]]] = field(default_factory=list)  # screenshot and text of each
+    replies: list[list[int]] = field(default_factory=list)
+
+    def next(self) -> Sent:
+        w, step = self.workload, len(self.steps)
+        draw = random.Random(f"{w.seed}/{self.number}/{step}")
+        self.steps.append((self._some(draw, w.screenshot_tokens), self._some(draw, w.text_tokens)))
+        screenshot, text = self.steps[-1]
+        if w.history == "window" and step > 0:
+            return Sent(self._windowed(), anew=True)
+        if w.history == "epoch" and step > 0 and step % w.epoch_steps == 0:
+            summary = self._some(random.Random(f"{w.seed}/{self.number}/summary/{step}"), w.summary_tokens)
+            kept = [token for turn in self._turns(step - w.window, step) for token in turn]
+            return Sent([*summary, *kept, *screenshot, *text], anew=True)
+        return Sent([*screenshot, *text], anew=False)
+
+    def replied(self, tokens: Sequence[int]) -> None:
+        self.replies.append(list(tokens))
+
+    def _turns(self, start: int, end: int) -> list[list[int]]:
+        """Whole past steps, with their replies."""
+        numbers = range(max(0, start), end)
+        return [[*self.steps[n][0], *self.steps[n][1], *self.replies[n]] for n in numbers]
+
+    def _windowed(self) -> list[int]:
+        tokens: list[int] = []
+        for n, (screenshot, text) in enumerate(self.steps):
+            tokens += screenshot if n > len(self.steps) - 1 - self.workload.window else []
+            tokens += text
+            tokens += self.replies[n] if n < len(self.replies) else []
+        return tokens
+
+    def _some(self, draw: random.Random, count: int) -> list[int]:
+        return draw.choices(self.vocabulary, k=count)
+
+
+def system_prompt(workload: Workload, vocabulary: range) -> list[int]:
+    return random.Random(f"{workload.seed}/system").choices(vocabulary, k=workload.system_tokens)

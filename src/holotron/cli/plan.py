@@ -1,0 +1,163 @@
+"""`holotron plan`: what fits on a GPU, to the byte, before anything runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holotron.errors import ConfigError, MissingDependency
+
+if TYPE_CHECKING:
+    from holotron.engine.plan import Planner
+
+app = typer.Typer()
+
+
+@app.command()
+def plan(
+    models: Annotated[
+        list[str] | None,
+        typer.Argument(help="Presets, folders (config.json suffices) or hub ids. [default: holotron-12b holo2-8b]"),
+    ] = None,
+    gpu: Annotated[str, typer.Option(help="B200, H200, H100, A100-80, A100-40, L40S, RTX-4090, ...")] = "H200",
+    memory: Annotated[float | None, typer.Option(help="GiB, instead of a named GPU.")] = None,
+    fraction: Annotated[float, typer.Option(help="Share of the memory to plan with.")] = 0.92,
+    context: Annotated[
+        str, typer.Option(help="Tokens per session; several with commas.")
+    ] = "4096,16384,32768,65536,131072",
+    sessions: Annotated[int | None, typer.Option(help="Sessions at once. [default: as many as fit]")] = None,
+    dtype: Annotated[str, typer.Option(help="Of weights and activations.")] = "bfloat16",
+    state_dtype: Annotated[str, typer.Option(help="Of the recurrent state: float32, bfloat16, float16.")] = "float32",
+    kv_dtype: Annotated[
+        str | None, typer.Option(help="Of keys and values: bfloat16, float8_e4m3fn. [default: dtype]")
+    ] = None,
+    token_budget: Annotated[int, typer.Option(help="Tokens in one iteration.")] = 2048,
+    vision_cache: Annotated[float, typer.Option(help="GiB for encoded image tiles.")] = 1.0,
+    json_output: Annotated[bool, typer.Option("--json", help="Print JSON, in bytes.")] = False,
+    plot: Annotated[Path | None, typer.Option(help="Draw sessions that fit against context length (PNG).")] = None,
+) -> None:
+    """Say what fits: weights, states, keys and values, vision cache, workspace; sessions by context length."""
+    import torch
+
+    from holotron.engine.api import EngineConfig
+    from holotron.engine.plan import GiB, Planner, gpu_bytes
+    from holotron.engine.sizes import dtype_of
+    from holotron.model.loading import model_config
+
+    contexts = [_tokens(text) for text in context.split(",")]
+    engine = EngineConfig(
+        state_dtype=state_dtype,
+        kv_dtype=kv_dtype,
+        token_budget=token_budget,
+        vision_cache_bytes=int(vision_cache * GiB),
+    )
+    planners = [
+        Planner(model_config(name), dtype_of(dtype) or torch.bfloat16, engine)
+        for name in models or ["holotron-12b", "holo2-8b"]
+    ]
+    total = int(memory * GiB) if memory is not None else gpu_bytes(gpu)
+    usable = int(total * fraction)
+    device = f"{memory:g} GiB" if memory is not None else gpu
+    rows = [_row(planner, length, usable, sessions) for planner in planners for length in contexts]
+    if json_output:
+        head = {"device": device, "memory": total, "usable": usable, "token_budget": token_budget}
+        kinds = {"dtype": dtype, "state_dtype": state_dtype, "kv_dtype": kv_dtype or dtype}
+        print(json.dumps(head | kinds | {"plans": rows}, indent=2))
+    else:
+        _print(device, total, usable, planners, rows)
+    if plot is not None:
+        _draw(planners, usable, plot, f"{device}, {fraction:.0%} of {total / GiB:.1f} GiB, {state_dtype} state")
+
+
+def _tokens(text: str) -> int:
+    """16384, 16k or 1M."""
+    scale = {"k": 1024, "m": 1024**2}.get(text.strip()[-1:].lower(), 1)
+    try:
+        return int(text.strip().rstrip("kKmM")) * scale
+    except ValueError:
+        raise ConfigError(f"--context {text!r} is not a number of tokens") from None
+
+
+def _row(planner: Planner, context: int, usable: int, sessions: int | None) -> dict[str, Any]:
+    fits = planner.sessions(usable, context)
+    count = sessions or fits
+    plan = planner.plan(max(1, count), context)  # when nothing fits, what one would have needed
+    return {
+        "model": planner.model.name,
+        "context": context,
+        "sessions_that_fit": fits,
+        "sessions": count,
+        "session_bytes": planner.session_bytes(context),
+        "weights": planner.weight_bytes,
+        "state": plan.state,
+        "kv": plan.kv,
+        "vision_cache": plan.vision_cache,
+        "workspace": plan.workspace,
+        "runtime": plan.runtime,
+        "total": plan.total,
+        "fits": plan.total <= usable and context <= planner.model.decoder.max_positions,
+    }
+
+
+def _print(device: str, total: int, usable: int, planners: list[Planner], rows: list[dict[str, Any]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from holotron.engine.plan import GiB
+
+    console = Console()
+    console.width = max(console.width, 126)  # a table cut to pieces helps nobody; terminals scroll
+    title = f"{device}: {total / GiB:.1f} GiB, {usable / GiB:.1f} GiB to plan with (sizes in GiB)"
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        title=title,
+        caption="workspace and runtime are estimates, everything else is exact",
+        title_justify="left",
+    )
+    for name in ("model", "context", "that fit", "sessions", "each"):
+        table.add_column(name, justify="left" if name == "model" else "right")
+    parts = ("weights", "state", "kv", "vision_cache", "workspace", "runtime", "total")
+    for name in parts:
+        table.add_column(name.replace("_", " "), justify="right")
+    last = ""
+    for row in rows:
+        if last and row["model"] != last:
+            table.add_section()
+        last = row["model"]
+        sizes = [f"{row[part] / GiB:.2f}" for part in parts]
+        style = None if row["fits"] else "red"
+        counts = [f"{row['context']:,}", f"{row['sessions_that_fit']:,}", f"{row['sessions']:,}"]
+        table.add_row(row["model"], *counts, f"{row['session_bytes'] / GiB:.3f}", *sizes, style=style)
+    console.print(table)
+    for planner in planners:
+        per_token = planner.page_bytes / planner.engine.page_size
+        state = f"{planner.row_bytes:,} B of state and " if planner.row_bytes else ""
+        console.print(f"{planner.model.name}: a session holds {state}{per_token:,.0f} B per token", highlight=False)
+
+
+def _draw(planners: list[Planner], usable: int, path: Path, title: str) -> None:
+    try:
+        import matplotlib
+    except ImportError:
+        raise MissingDependency.extra("matplotlib", "plot") from None
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    lengths = [1024 * 2 ** (n / 2) for n in range(15)]  # 1k to 128k
+    figure, axes = pyplot.subplots(figsize=(8, 5), layout="constrained")
+    for planner in planners:
+        kind = "hybrid" if planner.row_bytes else "transformer"
+        fits = [planner.sessions(usable, int(length)) for length in lengths]
+        axes.plot(lengths, fits, marker="o", markersize=3, label=f"{planner.model.name} ({kind})")
+    axes.set(xscale="log", yscale="log", xlabel="context (tokens)", ylabel="sessions that fit", title=title)
+    axes.set_xticks([1024 * 2**n for n in range(8)], [f"{2**n}k" for n in range(8)])
+    axes.minorticks_off()
+    axes.yaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes.grid(alpha=0.3)
+    axes.legend()
+    figure.savefig(path, dpi=150)
+    pyplot.close(figure)

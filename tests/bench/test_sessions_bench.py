@@ -1,0 +1,192 @@
+"""The benchmark counts what really happened: checked against the engine's own counters and arithmetic."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from holotron.bench import inprocess, remote
+from holotron.bench.command import engine_settings, main
+from holotron.bench.report import Report, Step, percentile, table
+from holotron.bench.workload import Agent, Workload, system_prompt
+from holotron.errors import ConfigError
+from tests.server.process import ServerProcess, running
+
+SMALL = Workload(
+    sessions=3,
+    steps=4,
+    system_tokens=40,
+    screenshot_tokens=30,
+    text_tokens=6,
+    generate_tokens=5,
+    window=2,
+    epoch_steps=2,
+    summary_tokens=7,
+)
+
+
+def small(**changes: object) -> Workload:
+    return replace(SMALL, **changes)
+
+
+def test_agent_100_is_the_default() -> None:
+    w = Workload()
+    assert (w.sessions, w.steps, w.system_tokens, w.step_tokens, w.generate_tokens) == (100, 6, 1024, 2400, 128)
+    assert w.ideal_cached_share() == pytest.approx(0.753, abs=0.002)
+    assert w.longest_context == 1024 + 6 * (2400 + 128)
+
+
+def test_histories_send_what_they_say() -> None:
+    def sent(history: str) -> list[tuple[bool, int]]:
+        agent = Agent(small(history=history), 0, range(300))
+        lengths = []
+        for _ in range(4):
+            step = agent.next()
+            lengths.append((step.anew, len(step.tokens)))
+            agent.replied([1] * 5)
+        return lengths
+
+    assert sent("append") == [(False, 36)] * 4
+    # All texts and replies, the last two screenshots.
+    assert sent("window") == [(False, 36), (True, 36 * 2 + 5), (True, 36 * 2 + 6 + 10), (True, 36 * 2 + 12 + 15)]
+    # Every second step starts over: a summary, two steps with their replies, the new one.
+    assert sent("epoch") == [(False, 36), (False, 36), (True, 7 + 2 * 41 + 36), (False, 36)]
+
+
+def test_sessions_differ_and_repeat() -> None:
+    def first(seed: int, number: int) -> list[int]:
+        return Agent(small(seed=seed), number, range(10_000)).next().tokens
+
+    assert first(0, 0) == first(0, 0)
+    assert first(0, 0) != first(0, 1)
+    assert first(0, 0) != first(1, 0)
+    assert system_prompt(SMALL, range(500)) == system_prompt(SMALL, range(500))
+
+
+@pytest.mark.parametrize("history", ["append", "window", "epoch"])
+def test_in_process(history: str) -> None:
+    workload = small(history=history)
+    report = inprocess.measure("tiny", workload, device="cpu", engine={"page_size": 16})
+    assert len(report.steps) == 12
+    assert report.generated_tokens == 12 * 5
+    steps = {(step.session, step.number): step for step in report.steps}
+    agent = Agent(workload, 0, range(100))
+    context = 0
+    for number in range(4):
+        sent = agent.next()
+        agent.replied([0] * 5)
+        context = (40 if sent.anew or number == 0 else context) + len(sent.tokens)
+        assert steps[0, number].prompt_tokens == context
+        if history != "window":
+            # New tokens, and the last one sampled before them.
+            new = len(sent.tokens) + (0 if sent.anew or number == 0 else 1)
+            assert steps[0, number].prompt_tokens - steps[0, number].cached_tokens == new
+        context += 5
+    assert report.host_bytes > 0
+    assert report.device_bytes is None
+
+
+def test_the_numbers_add_up() -> None:
+    steps = tuple(Step(0, n, float(n + 1), 100, 60, 10) for n in range(10))
+    report = Report("here", "m", small(sessions=1, steps=10), 20.0, steps, device_bytes=2**30, host_bytes=2**31)
+    d = report.as_dict()
+    assert d["agent_steps_per_second"] == 0.5
+    assert d["computed_tokens_per_second"] == 20
+    assert d["cached_tokens_per_second"] == 30
+    assert d["generated_tokens_per_second"] == 5
+    assert d["total_tokens_per_second"] == 55
+    assert d["cached_share"] == 0.6
+    assert d["step_seconds"]["p50"] == 5.5
+    assert "1.00, 2.00" in table([report])
+    unknown = Report("here", "m", SMALL, 1.0, (Step(0, 0, 1.0, 10, None, 1),)).as_dict()
+    assert unknown["computed_tokens_per_second"] is None
+    json.dumps(unknown)
+
+
+def test_percentiles() -> None:
+    assert percentile([3, 1, 2], 0.5) == 2
+    assert percentile([1, 2], 0.95) == pytest.approx(1.95)
+    assert percentile([7], 0.99) == 7
+    assert math.isnan(percentile([], 0.5))
+
+
+def test_engine_settings() -> None:
+    assert engine_settings(["page_size=32", "kv_dtype=float16", "prefetch=true"]) == {
+        "page_size": 32,
+        "kv_dtype": "float16",
+        "prefetch": True,
+    }
+    for wrong in ("pages=3", "page_size", "page_size=x"):
+        with pytest.raises(ConfigError):
+            engine_settings([wrong])
+
+
+@pytest.fixture(scope="module")
+def server() -> ServerProcess:
+    with running("tiny", "--memory.sessions", "8", "--memory.context", "1024") as process:
+        yield process
+
+
+@pytest.mark.parametrize(
+    ("api", "history"), [("completions", "append"), ("sessions", "append"), ("sessions", "epoch"), ("chat", "window")]
+)
+def test_against_a_server(server: ServerProcess, api: str, history: str) -> None:
+    picture = (64, 64) if api == "chat" else None
+    target = remote.Remote(f"{server.url}/v1", "tiny", api, range(0, 200), picture)
+    before = server.settled()
+    report = remote.measure(target, small(history=history, sessions=2, steps=3))
+    after = server.settled()
+    assert report.failures == 0
+    assert len(report.steps) == 6
+    assert report.generated_tokens == 6 * 5
+    generated = after["holotron_generated_tokens_total"] - before["holotron_generated_tokens_total"]
+    assert generated == report.generated_tokens + 1  # the first token of all
+    if api == "sessions":
+        later = [step for step in report.steps if step.number == 1]
+        assert [step.prompt_tokens - step.cached_tokens for step in later] == [36 + 1] * 2
+        assert after["holotron_sessions_open"] == before["holotron_sessions_open"]
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = [
+        "--steps",
+        "1",
+        "--system",
+        "16",
+        "--screenshot",
+        "16",
+        "--text",
+        "4",
+        "--generate",
+        "2",
+        "--device",
+        "cpu",
+    ]
+    files = ["--json", str(tmp_path / "out.json"), "--plot", str(tmp_path / "curve.png")]
+    assert main(["sessions", "tiny", "--against", "tiny-transformer", "--sweep", "1,2", *sizes, *files]) == 0
+    reports = json.loads((tmp_path / "out.json").read_text())
+    assert [(r["model"], r["workload"]["sessions"]) for r in reports] == [
+        ("tiny", 1),
+        ("tiny", 2),
+        ("tiny-transformer", 1),
+        ("tiny-transformer", 2),
+    ]
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+    assert "agent-steps/s" in capsys.readouterr().out
+
+
+def test_it_needs_nothing_but_the_model() -> None:
+    """It has to run on a GPU machine that has neither a server nor a client installed."""
+    code = """
+import sys
+from holotron.bench import command, inprocess
+assert not {"fastapi", "pydantic", "httpx", "httpcore", "openai", "typer", "uvicorn", "matplotlib"} & set(sys.modules)
+"""
+    source = str(Path(__file__).parents[2] / "src")
+    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": source})
