@@ -264,6 +264,25 @@ def test_actions_that_make_no_sense_here_are_refused_and_answer_ends_the_episode
     assert (answered.reward, answered.done) == (0.0, True)
 
 
+def test_leaving_the_page_is_the_agents_failure_and_the_next_reset_works(run, miniwob):
+    async def main():
+        results = []
+        for script in ("location.reload()", "location.href = 'http://nowhere/'"):
+            await miniwob.reset(task("click-button", 1))
+            await miniwob.evaluate(f"void ({script})")
+            for _ in range(100):
+                result = await miniwob.step(Wait(0))
+                if result.done:
+                    break
+            results.append((result.done, result.reward, result.info["reason"]))
+        await miniwob.reset(task("click-button", 1))
+        return results, (await miniwob.step(Wait(0))).done
+
+    results, done = run(main())
+    assert results == [(True, -1.0, "the page was left")] * 2
+    assert not done
+
+
 def test_an_unknown_task_is_an_error_and_so_is_acting_before_reset(run, pool, miniwob):
     assert isinstance(miniwob, Environment)
     for wrong in (task("no-such-task"), Task("web", "click-button"), task("../core/core")):

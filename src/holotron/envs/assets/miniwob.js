@@ -33,7 +33,7 @@
     if (loading.length) await Promise.allSettled(loading.map((image) => image.decode()));
   };
 
-  let running = false;  // false again when the page was left or reloaded by itself
+  let running = false;  // false again in the new document when the page is left or loads itself again
   let ready = null;
 
   window.__holotron = {
@@ -55,9 +55,10 @@
       return typeof goal === 'string' ? goal : goal.utterance;
     },
     async read(least, most) {
+      if (!running) return '{}';
       await settled(least, most);
       return JSON.stringify({
-        running, done: WOB_DONE_GLOBAL, reward: WOB_REWARD_GLOBAL, raw: WOB_RAW_REWARD_GLOBAL,
+        running: true, done: WOB_DONE_GLOBAL, reward: WOB_REWARD_GLOBAL, raw: WOB_RAW_REWARD_GLOBAL,
         reason: WOB_REWARD_REASON ?? null, x: window.scrollX, y: window.scrollY,
       });
     },
