@@ -7,7 +7,8 @@
 
 Each row shows the fewest bytes or operations the operation needs over the time it took, and the share of the limit that
 was measured in the same run: a large copy for memory, a large product for arithmetic. Times are medians over device
-events with a cold cache (the timed calls are separated by a write larger than the L2 cache).
+events around a captured graph, so the host's launch time is not in them, with a cold cache: between timed calls a
+buffer larger than the L2 cache is read.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Clock:
     def __init__(self, only: str) -> None:
         self.only = only
         self.rows: list[Row] = []
-        self.eraser = torch.empty(256 << 20, dtype=torch.uint8, device=DEVICE)
+        self.eraser = torch.zeros(64 << 20, dtype=torch.float32, device=DEVICE)
         source, target = torch.empty(2, 2 << 30, dtype=torch.uint8, device=DEVICE)
         self.copy_gbs = 2 * source.nbytes / self.median(lambda: target.copy_(source)) / 1e3
         a = torch.randn(8192, 8192, device=DEVICE, dtype=BF16)
@@ -72,7 +73,7 @@ class Clock:
             call()
         times = []
         for _ in range(repeat):
-            self.eraser.zero_()
+            self.eraser.max()
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             begin.record()
             call()
@@ -82,7 +83,6 @@ class Clock:
         return statistics.median(times)
 
     def captured(self, call: Callable[[], object]) -> Callable[[], object]:
-        """The call as a graph, as decoding runs it: no launch overhead on the host in the measurement."""
         call()
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
@@ -98,11 +98,10 @@ class Clock:
         bytes: float = 0.0,
         flops: float = 0.0,
         fp8: bool = False,
-        graph: bool = False,
     ) -> None:
         if self.only not in name:
             return
-        time = self.median(self.captured(call) if graph else call)
+        time = self.median(self.captured(call))
         if bytes:
             rate, unit = bytes / time / 1e3, "GB/s"
             share = rate / self.copy_gbs
@@ -142,7 +141,7 @@ def kv_layout(lengths: list[int], contexts: list[int]) -> tuple[Layout, int]:
     return layout, sum(wanted)
 
 
-def elementwise(clock: Clock, tokens: int, graph: bool) -> None:
+def elementwise(clock: Clock, tokens: int) -> None:
     """The norms and the activation, 16-bit and 8-bit outputs."""
     label = f"{tokens} tokens"
     x, residual, weight = normal(tokens, HIDDEN), normal(tokens, HIDDEN), normal(HIDDEN)
@@ -154,20 +153,16 @@ def elementwise(clock: Clock, tokens: int, graph: bool) -> None:
             f"add_rms_norm{kind}, {label}",
             lambda q=quantized: add_rms_norm(x, residual, weight, 1e-5, q),
             bytes=tokens * HIDDEN * (6 + size),
-            graph=graph,
         )
         clock.row(
             f"gated_rms_norm{kind}, {label}",
             lambda q=quantized: gated_rms_norm(y, gate, gain, GROUPS, 1e-5, q),
             bytes=tokens * INNER * (4 + size),
-            graph=graph,
         )
-        clock.row(
-            f"relu2{kind}, {label}", lambda q=quantized: relu2(up, q), bytes=tokens * MLP * (2 + size), graph=graph
-        )
+        clock.row(f"relu2{kind}, {label}", lambda q=quantized: relu2(up, q), bytes=tokens * MLP * (2 + size))
 
 
-def products(clock: Clock, tokens: int, graph: bool) -> None:
+def products(clock: Clock, tokens: int) -> None:
     """The two products of a Mamba layer and of an MLP: what the rest is measured against."""
     for name, inputs, outputs in (
         ("in_proj", HIDDEN, PROJECTED),
@@ -185,12 +180,12 @@ def products(clock: Clock, tokens: int, graph: bool) -> None:
                 need = {"flops": 2.0 * tokens * inputs * outputs, "bytes": 0.0}
             else:
                 need = {"bytes": float(inputs * outputs * size), "flops": 0.0}
-            clock.row(f"{name} {kind}, {tokens} tokens", call, fp8=kind == "fp8", graph=graph, **need)
+            clock.row(f"{name} {kind}, {tokens} tokens", call, fp8=kind == "fp8", **need)
 
 
 def decode(clock: Clock, batch: int, context: int) -> None:
-    elementwise(clock, batch, graph=True)
-    products(clock, batch, graph=True)
+    elementwise(clock, batch)
+    products(clock, batch)
     layout = Layout.build([1] * batch, contexts=[context] * batch, rows=torch.randperm(batch).tolist(), device=DEVICE)
     projected, inputs = mamba_inputs(batch)
     conv_state = normal(batch, 2, 3, CHANNELS)
@@ -199,7 +194,6 @@ def decode(clock: Clock, batch: int, context: int) -> None:
         f"conv step, {batch} sequences",
         lambda: causal_conv(projected[:, INNER : INNER + CHANNELS], weight, bias, conv_state[:, 1], layout),
         bytes=batch * CHANNELS * 2 * (2 + 3 + 3),
-        graph=True,
     )
     states = normal(batch, 2, HEADS, HEAD_DIM, STATE, dtype=torch.float32)
     one = batch * HEADS * HEAD_DIM * STATE * 4
@@ -208,7 +202,6 @@ def decode(clock: Clock, batch: int, context: int) -> None:
         f"state step fp32, {batch} sequences",
         lambda: state_space_scan(*inputs, states[:, 1], layout),
         bytes=2 * one + small,
-        graph=True,
     )
     rings = Replay.allocate(
         rows=batch, layers=2, heads=HEADS, head_dim=HEAD_DIM, groups=GROUPS, state=STATE, dtype=BF16, device=DEVICE
@@ -224,7 +217,6 @@ def decode(clock: Clock, batch: int, context: int) -> None:
         f"state step with replay, {batch} sequences, rings 0..15",
         lambda: state_space_scan(*inputs, states[:, 1], layout, ring=rings.layer(1)),
         bytes=one * (1 + 1 / rings.depth) + small + batch * entry * (mean + 1),
-        graph=True,
     )
     q, k, v = (normal(batch, heads, DIM) for heads in (QUERIES, KEYS, KEYS))
     for kind, dtype in (("bf16", BF16), ("fp8", torch.float8_e4m3fn)):
@@ -238,7 +230,6 @@ def decode(clock: Clock, batch: int, context: int) -> None:
                 f"attention step over {kind} keys, {batch} x {label}",
                 lambda c=cache, at=layout: attend(q, k, v, (c[:, 0, 0], c[:, 0, 1]), at, DIM**-0.5),
                 bytes=sum(contexts) * 2 * KEYS * DIM * cache.element_size(),
-                graph=True,
             )
             del cache
     for batch_one, long in ((1, 32_768), (8, 32_768)):
@@ -250,13 +241,12 @@ def decode(clock: Clock, batch: int, context: int) -> None:
                 q[:n], k[:n], v[:n], (c[:, 0, 0], c[:, 0, 1]), at, DIM**-0.5
             ),
             bytes=batch_one * long * 2 * KEYS * DIM * 2,
-            graph=True,
         )
 
 
 def prefill(clock: Clock, tokens: int) -> None:
-    elementwise(clock, tokens, graph=False)
-    products(clock, tokens, graph=False)
+    elementwise(clock, tokens)
+    products(clock, tokens)
     projected, inputs = mamba_inputs(tokens)
     weight, bias = normal(CHANNELS, 4), normal(CHANNELS)
     conv_state, states = normal(8, 2, 3, CHANNELS), normal(8, 2, HEADS, HEAD_DIM, STATE, dtype=torch.float32)

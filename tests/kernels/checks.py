@@ -86,8 +86,12 @@ class Bench:
         x = torch.randn(*shape, generator=self.generator, device=self.device) * scale + shift
         return x.to(dtype)
 
+    def fresh(self) -> Layout:
+        """Prompts from their beginning, as in training."""
+        return Layout.build(self.sizes.lengths, device=self.device)
+
     def layout(self, prompts: bool = True, decodes: bool = True, page_size: int = 16) -> Layout:
-        """Scattered rows and pages, decodes first, and (with prompts) two snapshots."""
+        """Scattered rows and pages, decodes first, and (with prompts) three snapshots."""
         s = self.sizes
         d = s.decodes if decodes else 0
         lengths = [1] * d + (list(s.lengths) if prompts else [])
@@ -225,7 +229,7 @@ def check_conv(bench: Bench) -> Iterator[Result]:
             reference = conv_reference.causal_conv(*wide(x, weight, bias), wide_state, layout)
             yield f"conv {name} {dtype}", error(out, reference), TOLERANCE[dtype]
             yield f"conv {name} {dtype}: memory", error(state, wide_state), 0.0
-        layout = bench.layout(True, False)
+        layout = bench.fresh()
         x = bench.normal(layout.num_tokens, s.channels, dtype=dtype)
         out = conv_triton.causal_conv(x, weight, None, None, layout)
         reference = conv_reference.causal_conv(*wide(x, weight), None, None, layout)
@@ -265,7 +269,7 @@ def check_scan(bench: Bench) -> Iterator[Result]:
             yield f"scan {name} {dtype}", error(out, reference), 2e-6 if dtype == FP32 else 2 * TOLERANCE[dtype]
             yield f"scan {name} {dtype}: state", error(state, wide_state), 2e-6 if exact else 2 * TOLERANCE[dtype]
             yield f"scan {name} {dtype}: other layers", error(states[:, 0], untouched), 0.0
-        layout = bench.layout(True, False)
+        layout = bench.fresh()
         inputs = scan_inputs(bench, layout.num_tokens, dtype)
         out = scan_triton.state_space_scan(*inputs, None, layout)
         reference = scan_reference.state_space_scan(*wide(*inputs), None, layout)

@@ -20,15 +20,48 @@ LOG2E: tl.constexpr = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
-def page_offsets(pages_ptr, at, end, page_size, stride_page, stride_token, BLOCK: tl.constexpr, ALIGNED: tl.constexpr):
-    """Where tokens at : at+BLOCK of a sequence lie in the cache, in elements (64-bit: caches are large)."""
+def locate(pages_ptr, at, end, page_size, stride_page, stride_token, BLOCK: tl.constexpr, ALIGNED: tl.constexpr):
+    """Where tokens at : at+BLOCK of a sequence lie in the cache, in elements: a common offset (64-bit: caches are
+    large) and one for each token."""
     within = tl.arange(0, BLOCK)
-    if ALIGNED:  # a block never crosses a page: one look-up
+    if ALIGNED:  # a block never crosses a page: one look-up, and the tokens' own offsets are always the same
         page = tl.load(pages_ptr + at // page_size).to(tl.int64)
-        return page * stride_page + (at % page_size + within) * stride_token
-    token = at + within
-    page = tl.load(pages_ptr + token // page_size, token < end, other=0).to(tl.int64)
-    return page * stride_page + (token % page_size) * stride_token
+        common = page * stride_page + (at % page_size) * stride_token
+        offset = within * stride_token
+    else:
+        token = at + within
+        page = tl.load(pages_ptr + token // page_size, token < end, other=0).to(tl.int64)
+        common = tl.zeros([], tl.int64)
+        offset = page * stride_page + (token % page_size) * stride_token
+    return common, offset
+
+
+@triton.jit
+def _unpack(pair, NATIVE: tl.constexpr):
+    """Words that hold two e4m3 numbers each: the lower and the upper ones, in fp16.
+
+    The matrix unit wants two *tokens* side by side in a register, but neighbours in memory are two *columns*. Loading
+    words keeps the fast 16-bit path from shared memory; the columns are parted in registers, two words at a time."""
+    if NATIVE:
+        return tl.inline_asm_elementwise(
+            """{
+            .reg .b16 a, b;
+            .reg .b32 x, y;
+            mov.b32 {a, b}, $2;
+            cvt.rn.f16x2.e4m3x2 x, a;
+            cvt.rn.f16x2.e4m3x2 y, b;
+            prmt.b32 $0, x, y, 0x5410;
+            prmt.b32 $1, x, y, 0x7632;
+            }""",
+            constraints="=r,=r,r",
+            args=[pair],
+            dtype=(tl.float16, tl.float16),
+            is_pure=True,
+            pack=2,
+        )
+    low = (pair & 0xFF).to(tl.uint8).to(tl.float8e4nv, bitcast=True).to(tl.float16)
+    high = ((pair >> 8) & 0xFF).to(tl.uint8).to(tl.float8e4nv, bitcast=True).to(tl.float16)
+    return low, high
 
 
 @triton.jit(do_not_specialize_on_alignment=["pages_ptr", "context_ptr"])
@@ -55,6 +88,8 @@ def _decode(
     SPLITS: tl.constexpr,
     BLOCK: tl.constexpr,
     ALIGNED: tl.constexpr,
+    PACKED: tl.constexpr,
+    NATIVE: tl.constexpr,
     STAGES: tl.constexpr,
 ):
     kv = tl.program_id(0)
@@ -70,29 +105,41 @@ def _decode(
     q_at = q_ptr + token * stride_qt + (kv * GROUP + head)[:, None] * HEAD_DIM + d[None, :]
     q = tl.load(q_at, (head < GROUP)[:, None], other=0.0)
     # 8-bit keys become fp16, which holds them exactly and takes one instruction; queries fit it as well.
-    COMPUTE: tl.constexpr = q.dtype if keys_ptr.dtype.element_ty == q.dtype else tl.float16
+    COMPUTE: tl.constexpr = tl.float16 if PACKED else q.dtype
+    COLUMNS: tl.constexpr = HEAD_DIM // 2 if PACKED else HEAD_DIM
+    column = tl.arange(0, COLUMNS)
     q = q.to(COMPUTE)
     scale = scale * LOG2E  # softmax in powers of two
     pages_ptr += token * stride_pages
     keys_ptr += kv * stride_head
-    values_ptr += kv * stride_head
+    values_ptr += kv * (stride_head // 2 if PACKED else stride_head)
     top = tl.full([GROUP_TILE], float("-inf"), tl.float32)
     weight = tl.zeros([GROUP_TILE], tl.float32)
-    acc = tl.zeros([GROUP_TILE, HEAD_DIM], tl.float32)
+    acc = tl.zeros([GROUP_TILE, COLUMNS], tl.float32)
+    if PACKED:
+        acc_high = tl.zeros([GROUP_TILE, COLUMNS], tl.float32)
     for at in tl.range(begin, end, BLOCK, num_stages=STAGES):
-        offset = page_offsets(pages_ptr, at, end, page_size, stride_page, stride_token, BLOCK, ALIGNED)
+        common, offset = locate(pages_ptr, at, end, page_size, stride_page, stride_token, BLOCK, ALIGNED)
         real = at + tl.arange(0, BLOCK) < end
-        k = tl.load(keys_ptr + offset[None, :] + d[:, None], real[None, :], other=0.0)
+        k = tl.load(keys_ptr + common + offset[None, :] + d[:, None], real[None, :], other=0.0)
         score = tl.dot(q, k.to(COMPUTE), input_precision="ieee")
         score = tl.where(real[None, :], score, float("-inf"))
         new_top = tl.maximum(top, tl.max(score, axis=1) * scale)
         p = tl.exp2(score * scale - new_top[:, None])
         shrink = tl.exp2(top - new_top)
-        v = tl.load(values_ptr + offset[:, None] + d[None, :], real[:, None], other=0.0)
-        acc = tl.dot(p.to(COMPUTE), v.to(COMPUTE), acc=acc * shrink[:, None], input_precision="ieee")
+        p16 = p.to(COMPUTE)
+        if PACKED:
+            pair = tl.load(values_ptr + common // 2 + (offset // 2)[:, None] + column[None, :], real[:, None], other=0)
+            v, v_high = _unpack(pair, NATIVE)
+            acc_high = tl.dot(p16, v_high, acc=acc_high * shrink[:, None])
+        else:
+            v = tl.load(values_ptr + common + offset[:, None] + column[None, :], real[:, None], other=0.0)
+        acc = tl.dot(p16, v, acc=acc * shrink[:, None], input_precision="ieee")
         weight = weight * shrink + tl.sum(p, axis=1)
         top = new_top
 
+    if PACKED:
+        acc = tl.reshape(tl.join(acc, acc_high), [GROUP_TILE, HEAD_DIM])
     query = token * (KV_HEADS * GROUP) + kv * GROUP + head
     if SPLITS == 1:
         out_at = out_ptr + query[:, None] * HEAD_DIM + d[None, :]
@@ -133,12 +180,13 @@ def attend_tokens(q_THD: Tensor, keys: Tensor, values: Tensor, out_THD: Tensor, 
     _, heads, head_dim = q_THD.shape
     kv_heads = keys.shape[2]
     splits = splits_for(sequences, kv_heads, layout.pages_SM.shape[1] * layout.page_size, q_THD.device)
+    packed = keys.element_size() == 1
     part = torch.empty((sequences, heads, splits, head_dim), dtype=torch.float32, device=q_THD.device)
     weight = torch.empty((sequences, heads, splits), dtype=torch.float32, device=q_THD.device)
     _decode[(kv_heads, splits, sequences)](
         q_THD,
         keys,
-        values,
+        values.view(torch.int16) if packed else values,
         out_THD,
         part,
         weight,
@@ -158,6 +206,8 @@ def attend_tokens(q_THD: Tensor, keys: Tensor, values: Tensor, out_THD: Tensor, 
         splits,
         BLOCK,
         layout.page_size % BLOCK == 0,
+        packed,
+        q_THD.is_cuda,
         3 if roomy(q_THD.device) else 2,
         num_warps=4,
     )

@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from holotron.kernels.attention.triton_decode import LOG2E, page_offsets
+from holotron.kernels.attention.triton_decode import LOG2E, locate
 from holotron.kernels.dispatch import roomy
 from holotron.kernels.layout import Layout
 
@@ -41,12 +41,12 @@ def _blocks(
     """Let a tile of queries see the keys begin:end; the running maximum, weight and weighted sum of values move on."""
     d = tl.arange(0, HEAD_DIM)
     for at in tl.range(begin, end, BLOCK, num_stages=STAGES):
-        offset = page_offsets(pages_ptr, at, end, page_size, stride_page, stride_token, BLOCK, ALIGNED)
+        common, offset = locate(pages_ptr, at, end, page_size, stride_page, stride_token, BLOCK, ALIGNED)
         key = at + tl.arange(0, BLOCK)
         if MASKED:
-            k = tl.load(keys_ptr + offset[None, :] + d[:, None], (key < end)[None, :], other=0.0)
+            k = tl.load(keys_ptr + common + offset[None, :] + d[:, None], (key < end)[None, :], other=0.0)
         else:
-            k = tl.load(keys_ptr + offset[None, :] + d[:, None])
+            k = tl.load(keys_ptr + common + offset[None, :] + d[:, None])
         score = tl.dot(q, k.to(q.dtype), input_precision="ieee")
         if MASKED:
             score = tl.where(position[:, None] >= key[None, :], score, float("-inf"))
@@ -55,9 +55,9 @@ def _blocks(
         shrink = tl.exp2(top - new_top)
         weight = weight * shrink + tl.sum(p, axis=1)
         if MASKED:
-            v = tl.load(values_ptr + offset[:, None] + d[None, :], (key < end)[:, None], other=0.0)
+            v = tl.load(values_ptr + common + offset[:, None] + d[None, :], (key < end)[:, None], other=0.0)
         else:
-            v = tl.load(values_ptr + offset[:, None] + d[None, :])
+            v = tl.load(values_ptr + common + offset[:, None] + d[None, :])
         acc = tl.dot(p.to(q.dtype), v.to(q.dtype), acc=acc * shrink[:, None], input_precision="ieee")
         top = new_top
     return acc, weight, top

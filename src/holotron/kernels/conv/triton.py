@@ -2,7 +2,7 @@
 
 A program slides over one tile of one sequence (a decode is a tile of one token) for a block of channels, with the last
 inputs in registers, so that every input is read once. The tiles of a prompt run in any order; only the first touches
-the sequence's row: it starts from the old memory and afterwards writes the new one, taken from the prompt's last inputs.
+the sequence's row: it starts from the old memory and afterwards writes the new one, from the prompt's last inputs.
 """
 # mypy: disable-error-code="no-untyped-def"
 
@@ -105,7 +105,11 @@ def _causal_conv(
         x1 = x2
         x2 = x3
 
-    if HAS_STATE:  # noqa: SIM102 (one is known when the kernel is compiled, the other when it runs)
+    if TILE == 1:  # decodes only: the new memory is at hand
+        tl.store(memory_ptr, x0.to(state_ptr.dtype.element_ty), inside)
+        tl.store(memory_ptr + stride_k, x1.to(state_ptr.dtype.element_ty), inside)
+        tl.store(memory_ptr + 2 * stride_k, x2.to(state_ptr.dtype.element_ty), inside)
+    elif HAS_STATE:  # noqa: SIM102 (this is known when the kernel is compiled, the next when it runs)
         if begin == 0:
             if unit >= num_decodes:
                 for m in range(tl.load(first_ptr + sequence), tl.load(first_ptr + sequence + 1)):

@@ -1,158 +1,170 @@
 """Decoding from an old state and a ring of inputs, in Triton. See `replay.py` for the idea and the storage.
 
-A program owns one head of one sequence, so that what depends on the ring alone (decays, and the products C.B_i) is
-computed once for the whole state of the head, which is read in two pieces (80 rows = 64 + 16). The rare step that
-writes the state does so in a second walk over it: the frequent path keeps few registers and its loads in flight.
+Two kernels. The first is tiny: everything that depends on the ring but not on the state, the weights of the tokens in
+it, which all rows of a head share. The second reads the states as `triton_decode` does, in tiles of 16 rows and one
+warp each, and only now and then writes one.
 """
 # mypy: disable-error-code="no-untyped-def"
 
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from holotron.kernels.dispatch import two_powers
+from holotron.kernels.dispatch import next_power_of_two
 from holotron.kernels.layout import Layout
 from holotron.kernels.scan.replay import Replay, Ring
 from holotron.kernels.triton_math import LOG2E, softplus
 
-TILE = 16  # rows of a state that are written at a time
-
-
-@triton.jit
-def _load_rows(state_ptr, FIRST: tl.constexpr, SIZE: tl.constexpr, HEAD_DIM: tl.constexpr, N: tl.constexpr):
-    p = FIRST + tl.arange(0, SIZE)[:, None]
-    return tl.load(state_ptr + p * N + tl.arange(0, N)[None, :], p < HEAD_DIM, other=0.0).to(tl.float32)
-
-
-@triton.jit
-def _output(
-    state_PN, C, mix, total, D, x_ptr, ring_x_ptr, y_ptr, count,
-    FIRST: tl.constexpr, SIZE: tl.constexpr, HEAD_DIM: tl.constexpr, DEPTH: tl.constexpr, STRIDE: tl.constexpr,
-):  # fmt: skip
-    """y for some rows of a head: from the old state, from the ring, and from the new token, which joins the ring."""
-    p = FIRST + tl.arange(0, SIZE)
-    inside = p < HEAD_DIM
-    w = tl.arange(0, DEPTH)
-    new = tl.load(x_ptr + p, inside, other=0.0)
-    held = (w < count)[:, None] & inside[None, :]
-    x = tl.load(ring_x_ptr + w[:, None] * STRIDE + p[None, :], held, other=0.0).to(tl.float32)
-    x = tl.where((w == count)[:, None], new.to(tl.float32)[None, :], x)
-    y = tl.sum(state_PN * C[None, :], axis=1) * total + tl.sum(x * mix[:, None], axis=0)
-    y += D * new.to(tl.float32)
-    tl.store(y_ptr + p, y.to(y_ptr.dtype.element_ty), inside)
-    tl.store(ring_x_ptr + count * STRIDE + p, new, inside)
-
-
-@triton.jit
-def _write_state(
-    state_ptr, x_ptr, B_ptr, dt_ptr, decay_ptr, count, new_x_ptr, new_B_ptr, new_dt, new_decay,
-    HEADS: tl.constexpr, GROUPS: tl.constexpr, HEAD_DIM: tl.constexpr, N: tl.constexpr, TILE: tl.constexpr,
-):  # fmt: skip
-    """Replace a head's state by the one after `count` tokens of its ring and then the new token."""
-    tl.debug_barrier()  # other threads of this program may still read the old state
-    n = tl.arange(0, N)
-    new_B = tl.load(new_B_ptr + n).to(tl.float32)
-    for tile in range((HEAD_DIM + TILE - 1) // TILE):
-        p = tile * TILE + tl.arange(0, TILE)
-        inside = p < HEAD_DIM
-        new_x = tl.load(new_x_ptr + p, inside, other=0.0).to(tl.float32)
-        added = (new_x * new_dt)[:, None] * new_B[None, :]
-        since = new_decay  # from the token at hand to the newest; backwards through the ring
-        for back in range(count):
-            w = count - 1 - back
-            x = tl.load(x_ptr + w * (HEADS * HEAD_DIM) + p, inside, other=0.0).to(tl.float32)
-            B = tl.load(B_ptr + w * (GROUPS * N) + n).to(tl.float32)
-            weight = tl.load(dt_ptr + w * HEADS) * tl.exp2(since)
-            added += (x * weight)[:, None] * B[None, :]
-            since += tl.load(decay_ptr + w * HEADS) * LOG2E
-        state_at = state_ptr + p[:, None] * N + n[None, :]
-        state = tl.load(state_at, inside[:, None], other=0.0).to(tl.float32) * tl.exp2(since) + added
-        tl.store(state_at, state.to(state_ptr.dtype.element_ty), inside[:, None])
+TILE = 16
 
 
 @triton.jit(do_not_specialize_on_alignment=["rows_ptr", "count_ptr"])
-def _step(
-    x_ptr,
+def _weigh(
     dt_ptr,
     dt_bias_ptr,
     A_ptr,
     B_ptr,
     C_ptr,
     D_ptr,
-    state_ptr,
-    ring_x_ptr,
     ring_B_ptr,
     ring_dt_ptr,
     ring_decay_ptr,
     count_ptr,
-    y_ptr,
     rows_ptr,
-    stride_xt,
+    mix_ptr,
+    weight_ptr,
+    total_ptr,
+    own_ptr,
+    filled_ptr,
     stride_dt,
     stride_bt,
     stride_ct,
-    stride_r,
-    stride_ring_x,
     stride_ring_B,
     stride_ring_dt,
     HEADS: tl.constexpr,
     GROUPS: tl.constexpr,
-    HEAD_DIM: tl.constexpr,
     N: tl.constexpr,
-    LEFT: tl.constexpr,
-    RIGHT: tl.constexpr,
     DEPTH: tl.constexpr,
-    TILE: tl.constexpr,
+    BLOCK_H: tl.constexpr,
 ):
-    head = tl.program_id(0)
+    """For the heads of a group: how much each token of the ring counts for the output (`mix`, and `own` for the new
+    one) and for the state (`weight`), and the decay of the old state (`total`). The new token joins the ring."""
+    group = tl.program_id(0)
     token = tl.program_id(1).to(tl.int64)
-    group = head // (HEADS // GROUPS)
     row = tl.load(rows_ptr + token).to(tl.int64)
     count = tl.load(count_ptr + row)
-    state_ptr += row * stride_r + head * (HEAD_DIM * N)
-    left = _load_rows(state_ptr, 0, LEFT, HEAD_DIM, N)
-    if RIGHT > 0:
-        right = _load_rows(state_ptr, LEFT, RIGHT, HEAD_DIM, N)
-    ring_x_ptr += row * stride_ring_x + head * HEAD_DIM
+    w = tl.arange(0, DEPTH)[:, None]
+    n = tl.arange(0, N)
+    h = tl.arange(0, BLOCK_H)
+    some = h < HEADS // GROUPS
+    head = group * (HEADS // GROUPS) + h
     ring_B_ptr += row * stride_ring_B + group * N
     ring_dt_ptr += row * stride_ring_dt + head
     ring_decay_ptr += row * stride_ring_dt + head
-    x_ptr += token * stride_xt + head * HEAD_DIM
-    y_ptr += (token * HEADS + head) * HEAD_DIM
-    B_ptr += token * stride_bt + group * N
 
-    # The ring with the new token at its end: steps, decays (as powers of two) and the products with B.
-    w = tl.arange(0, DEPTH)
-    n = tl.arange(0, N)
-    held, current = w < count, w == count
-    bias = tl.load(dt_bias_ptr + head).to(tl.float32)
-    new_dt = softplus(tl.load(dt_ptr + token * stride_dt + head).to(tl.float32) + bias)
-    new_decay = new_dt * tl.load(A_ptr + head).to(tl.float32)
-    dt = tl.where(current, new_dt, tl.load(ring_dt_ptr + w * HEADS, held, other=0.0))
-    decay = tl.where(current, new_decay, tl.load(ring_decay_ptr + w * HEADS, held, other=0.0)) * LOG2E
+    new_dt = tl.load(dt_ptr + token * stride_dt + head, some, other=0.0).to(tl.float32)
+    new_dt = softplus(new_dt + tl.load(dt_bias_ptr + head, some, other=0.0).to(tl.float32))
+    new_decay = new_dt * tl.load(A_ptr + head, some, other=0.0).to(tl.float32)
+    held = (w < count) & some[None, :]
+    dt = tl.load(ring_dt_ptr[None, :] + w * HEADS, held, other=0.0)
+    dt = tl.where(w == count, new_dt[None, :], dt)
+    decay = tl.load(ring_decay_ptr[None, :] + w * HEADS, held, other=0.0)
+    decay = tl.where(w == count, new_decay[None, :], decay) * LOG2E
     over_ring = tl.sum(decay, axis=0)
-    weight = tl.exp2(over_ring - tl.cumsum(decay, axis=0)) * dt
-    total = tl.exp2(over_ring)
-    new_B = tl.load(B_ptr + n)
-    B = tl.load(ring_B_ptr + w[:, None] * (GROUPS * N) + n[None, :], held[:, None], other=0.0)
-    B = tl.where(current[:, None], new_B.to(tl.float32)[None, :], B.to(tl.float32))
+    weight = tl.exp2(over_ring[None, :] - tl.cumsum(decay, axis=0)) * dt
+
+    new_B = tl.load(B_ptr + token * stride_bt + group * N + n)
     C = tl.load(C_ptr + token * stride_ct + group * N + n).to(tl.float32)
-    mix = tl.sum(B * C[None, :], axis=1) * weight
-    D = tl.load(D_ptr + head).to(tl.float32)
-    _output(left, C, mix, total, D, x_ptr, ring_x_ptr, y_ptr, count, 0, LEFT, HEAD_DIM, DEPTH, HEADS * HEAD_DIM)
-    if RIGHT > 0:
-        _output(
-            right, C, mix, total, D, x_ptr, ring_x_ptr, y_ptr, count, LEFT, RIGHT, HEAD_DIM, DEPTH, HEADS * HEAD_DIM
+    B = tl.load(ring_B_ptr + w * (GROUPS * N) + n[None, :], w < count, other=0.0).to(tl.float32)
+    mix = weight * tl.sum(B * C[None, :], axis=1)[:, None]
+    own = new_dt * tl.sum(new_B.to(tl.float32) * C, axis=0) + tl.load(D_ptr + head, some, other=0.0).to(tl.float32)
+    place = (token * HEADS + head)[None, :] * DEPTH + w
+    tl.store(mix_ptr + place, mix, some[None, :])
+    tl.store(weight_ptr + place, weight, some[None, :])
+    tl.store(total_ptr + token * HEADS + head, tl.exp2(over_ring), some)
+    tl.store(own_ptr + token * HEADS + head, own, some)
+    tl.store(filled_ptr + token, count)
+    tl.store(ring_dt_ptr + count * HEADS, new_dt, some)
+    tl.store(ring_decay_ptr + count * HEADS, new_decay, some)
+    tl.store(ring_B_ptr + count * (GROUPS * N) + n, new_B)
+
+
+@triton.jit
+def _add_tokens(
+    state_PN, ring_x_ptr, ring_B_ptr, weight_ptr, count, p, n,
+    STRIDE_X: tl.constexpr, STRIDE_B: tl.constexpr, HEAD_DIM: tl.constexpr,
+):  # fmt: skip
+    """Add the first `count` tokens of a ring to some rows of a state."""
+    for w in range(count):
+        x = tl.load(ring_x_ptr + w * STRIDE_X + p, p < HEAD_DIM, other=0.0).to(tl.float32)
+        B = tl.load(ring_B_ptr + w * STRIDE_B + n).to(tl.float32)
+        state_PN += (x * tl.load(weight_ptr + w))[:, None] * B[None, :]
+    return state_PN
+
+
+@triton.jit(do_not_specialize_on_alignment=["rows_ptr"])
+def _step(
+    x_ptr,
+    C_ptr,
+    state_ptr,
+    ring_x_ptr,
+    ring_B_ptr,
+    mix_ptr,
+    weight_ptr,
+    total_ptr,
+    own_ptr,
+    filled_ptr,
+    rows_ptr,
+    y_ptr,
+    stride_xt,
+    stride_ct,
+    stride_r,
+    stride_ring_x,
+    stride_ring_B,
+    HEADS: tl.constexpr,
+    GROUPS: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    N: tl.constexpr,
+    DEPTH: tl.constexpr,
+    TILE: tl.constexpr,
+):
+    head = tl.program_id(1)
+    token = tl.program_id(2).to(tl.int64)
+    group = head // (HEADS // GROUPS)
+    p = tl.program_id(0) * TILE + tl.arange(0, TILE)
+    inside = p < HEAD_DIM
+    n = tl.arange(0, N)
+    w = tl.arange(0, DEPTH)
+    row = tl.load(rows_ptr + token).to(tl.int64)
+    count = tl.load(filled_ptr + token)
+    state_ptr += row * stride_r + (head * HEAD_DIM + p)[:, None] * N + n[None, :]
+    if HEAD_DIM % TILE == 0:
+        state = tl.load(state_ptr)
+    else:
+        state = tl.load(state_ptr, inside[:, None], other=0.0)
+    ring_x_ptr += row * stride_ring_x + head * HEAD_DIM
+    held = (w < count)[:, None] & inside[None, :]
+    x = tl.load(ring_x_ptr + w[:, None] * (HEADS * HEAD_DIM) + p[None, :], held, other=0.0).to(tl.float32)
+    at = token * HEADS + head
+    mix = tl.load(mix_ptr + at * DEPTH + w)
+    new_x = tl.load(x_ptr + token * stride_xt + head * HEAD_DIM + p, inside, other=0.0)
+    C = tl.load(C_ptr + token * stride_ct + group * N + n).to(tl.float32)
+    state = state.to(tl.float32) * tl.load(total_ptr + at)
+    y = tl.sum(state * C[None, :], axis=1) + tl.sum(x * mix[:, None], axis=0)
+    y += new_x.to(tl.float32) * tl.load(own_ptr + at)
+    tl.store(y_ptr + at * HEAD_DIM + p, y.to(y_ptr.dtype.element_ty), inside)
+    if count < DEPTH - 1:
+        tl.store(ring_x_ptr + count * (HEADS * HEAD_DIM) + p, new_x, inside)
+    else:
+        ring_B_ptr += row * stride_ring_B + group * N
+        weight_ptr += at * DEPTH
+        new_B = tl.load(ring_B_ptr + count * (GROUPS * N) + n).to(tl.float32)
+        state += (new_x.to(tl.float32) * tl.load(weight_ptr + count))[:, None] * new_B[None, :]
+        state = _add_tokens(
+            state, ring_x_ptr, ring_B_ptr, weight_ptr, count, p, n, HEADS * HEAD_DIM, GROUPS * N, HEAD_DIM
         )
-    tl.store(ring_dt_ptr + count * HEADS, new_dt)
-    tl.store(ring_decay_ptr + count * HEADS, new_decay)
-    if head % (HEADS // GROUPS) == 0:
-        tl.store(ring_B_ptr + count * (GROUPS * N) + n, new_B)
-    if count == DEPTH - 1:
-        _write_state(
-            state_ptr, ring_x_ptr, ring_B_ptr, ring_dt_ptr, ring_decay_ptr, count,
-            x_ptr, B_ptr, new_dt, new_decay * LOG2E, HEADS, GROUPS, HEAD_DIM, N, TILE,
-        )  # fmt: skip
+        tl.store(state_ptr, state.to(state_ptr.dtype.element_ty), inside[:, None])
 
 
 @triton.jit(do_not_specialize_on_alignment=["rows_ptr", "count_ptr"])
@@ -174,26 +186,32 @@ def _flush(
     DEPTH: tl.constexpr,
     TILE: tl.constexpr,
 ):
+    """One head of one layer of one row: all its tokens into the state, newest first."""
     head = tl.program_id(0)
     layer = tl.program_id(1).to(tl.int64)
     row = tl.load(rows_ptr + tl.program_id(2)).to(tl.int64)
     count = tl.load(count_ptr + row)
     if count > 0:
-        # The newest token of the ring plays the part of the new one.
         group = head // (HEADS // GROUPS)
         place = (row * LAYERS + layer) * DEPTH
-        ring_x_ptr += place * (HEADS * HEAD_DIM) + head * HEAD_DIM
-        ring_B_ptr += place * (GROUPS * N) + group * N
-        ring_dt_ptr += place * HEADS + head
-        ring_decay_ptr += place * HEADS + head
-        newest = count - 1
-        _write_state(
-            state_ptr + row * stride_r + layer * stride_l + head * (HEAD_DIM * N),
-            ring_x_ptr, ring_B_ptr, ring_dt_ptr, ring_decay_ptr, newest,
-            ring_x_ptr + newest * (HEADS * HEAD_DIM), ring_B_ptr + newest * (GROUPS * N),
-            tl.load(ring_dt_ptr + newest * HEADS), tl.load(ring_decay_ptr + newest * HEADS) * LOG2E,
-            HEADS, GROUPS, HEAD_DIM, N, TILE,
-        )  # fmt: skip
+        n = tl.arange(0, N)
+        for tile in range((HEAD_DIM + TILE - 1) // TILE):
+            p = tile * TILE + tl.arange(0, TILE)
+            inside = p < HEAD_DIM
+            added = tl.zeros([TILE, N], tl.float32)
+            since = 0.0  # decay from the token at hand to the newest
+            for back in range(count):
+                at = place + count - 1 - back
+                x_at = ring_x_ptr + (at * HEADS + head) * HEAD_DIM + p
+                x = tl.load(x_at, inside, other=0.0).to(tl.float32)
+                B = tl.load(ring_B_ptr + (at * GROUPS + group) * N + n).to(tl.float32)
+                weight = tl.load(ring_dt_ptr + at * HEADS + head) * tl.exp2(since)
+                added += (x * weight)[:, None] * B[None, :]
+                since += tl.load(ring_decay_ptr + at * HEADS + head) * LOG2E
+            state_at = row * stride_r + layer * stride_l + (head * HEAD_DIM + p)[:, None] * N + n[None, :]
+            state = tl.load(state_ptr + state_at, inside[:, None], other=0.0).to(tl.float32)
+            state = state * tl.exp2(since) + added
+            tl.store(state_ptr + state_at, state.to(state_ptr.dtype.element_ty), inside[:, None])
 
 
 def step_tokens(
@@ -209,36 +227,71 @@ def step_tokens(
     y_THP: Tensor,
     layout: Layout,
 ) -> None:
+    """Advance the first `num_decodes` sequences by one token; writes their part of `y_THP`, their rings, and now and
+    then a state."""
     _, heads, head_dim = x_THP.shape
     groups, n = B_TGN.shape[1:]
-    _step[(heads, layout.num_decodes)](
-        x_THP,
+    depth, count = ring.x_RWHP.shape[1], layout.num_decodes
+
+    def work(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        return torch.empty((count, *shape), dtype=dtype, device=x_THP.device)
+
+    mix, weight, total, own = work(heads, depth), work(heads, depth), work(heads), work(heads)
+    filled = work(dtype=torch.int32)
+    _weigh[(groups, count)](
         dt_TH,
         dt_bias_H,
         A_H,
         B_TGN,
         C_TGN,
         D_H,
-        state_RHPN,
-        *ring,
-        y_THP,
+        ring.B_RWGN,
+        ring.dt_RWH,
+        ring.decay_RWH,
+        ring.count_R,
         layout.rows_S,
-        x_THP.stride(0),
+        mix,
+        weight,
+        total,
+        own,
+        filled,
         dt_TH.stride(0),
         B_TGN.stride(0),
         C_TGN.stride(0),
-        state_RHPN.stride(0),
-        ring.x_RWHP.stride(0),
         ring.B_RWGN.stride(0),
         ring.dt_RWH.stride(0),
         heads,
         groups,
+        n,
+        depth,
+        next_power_of_two(heads // groups),
+        num_warps=1,
+    )
+    _step[(triton.cdiv(head_dim, TILE), heads, count)](
+        x_THP,
+        C_TGN,
+        state_RHPN,
+        ring.x_RWHP,
+        ring.B_RWGN,
+        mix,
+        weight,
+        total,
+        own,
+        filled,
+        layout.rows_S,
+        y_THP,
+        x_THP.stride(0),
+        C_TGN.stride(0),
+        state_RHPN.stride(0),
+        ring.x_RWHP.stride(0),
+        ring.B_RWGN.stride(0),
+        heads,
+        groups,
         head_dim,
         n,
-        *two_powers(head_dim),
-        ring.x_RWHP.shape[1],
+        depth,
         TILE,
-        num_warps=4,
+        num_warps=1,
     )
 
 
