@@ -8,9 +8,9 @@ given up for a new one, and the price shows in `cached_tokens`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from holotron.agent.dialects.base import Dialect, Output
 from holotron.agent.dialects.tools import write_calls
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from holotron.engine.aio import AsyncSession
     from holotron.engine.engine import Engine
     from holotron.model.processor import Processor, Prompt
+
+T = TypeVar("T")
 
 
 class EnginePolicy:
@@ -133,7 +135,7 @@ class _EngineChat:
             generation.cancel()
             raise
 
-    async def _patiently(self, call: Any) -> Any:
+    async def _patiently(self, call: Callable[[], Awaitable[T]]) -> T:
         """Wait for room as long as the engine says there may be some; the episode's own time limit ends the waiting."""
         while True:
             try:
@@ -141,7 +143,7 @@ class _EngineChat:
             except Overloaded as full:
                 await asyncio.sleep(full.retry_after)
 
-    async def _on_worker(self, work: Any) -> Any:
+    async def _on_worker(self, work: Callable[[], T]) -> T:
         return await self._engine.aio.on_worker(work)
 
 

@@ -109,17 +109,19 @@ class OpenAIPolicy:
         await self._client.close()
 
     async def abilities(self) -> Abilities:
-        """Asked once. A server without a usable model card gets the standard and nothing else."""
+        """Asked until there is an answer. A server without a usable model card gets the standard and nothing else."""
         async with self._asking:
             if self._abilities is None:
                 self._abilities = await self._ask_abilities()
-        return self._abilities
+        return self._abilities or Abilities()
 
-    async def _ask_abilities(self) -> Abilities:
+    async def _ask_abilities(self) -> Abilities | None:
         import openai
 
         try:
             cards = [card async for card in self._client.models.list() if card.id == self._model]
+        except (openai.APIConnectionError, openai.InternalServerError):
+            return None  # not up yet
         except openai.OpenAIError:
             return Abilities()
         offered = getattr(cards[0], "capabilities", None) if cards else None
