@@ -112,6 +112,44 @@ def test_equal_prompts_are_computed_once_and_sampled_from_many_times(kind: str) 
         assert request(other, prompt, params).finished(other).tokens == result.tokens
 
 
+@KINDS
+def test_open_sessions_share_a_beginning_too(kind: str) -> None:
+    """A hundred agents with one system prompt: its pages exist once, and its tokens are computed once."""
+    core = Core(micro_model(kind), settings(kv_tokens=4096, state_rows=40))
+    sequences = [core.sessions.open(f"s{n}") for n in range(6)]
+    for n, sequence in enumerate(sequences):
+        core.sessions.append(sequence, joined(words(130), words(20, n + 2)))
+    asked = [Asked(core, sequence) for sequence in sequences]
+    for one in asked:
+        one.finished(core)
+        assert_greedy(core.model, one.request.sequence.log, 4)
+    assert core.stats().computed_tokens <= 150 + 5 * 22
+    if kind != "mamba":
+        assert core.pools.pages.used < 6 * 39 - 5 * 30  # 128 tokens are 32 pages
+    for sequence in sequences[1:]:  # the one it began with may leave
+        core.close(sequence)
+    core.check_integrity()
+    assert Asked(core, sequences[0]).finished(core).computed_tokens == 1
+    assert_greedy(core.model, sequences[0].log, 8)
+
+
+def test_a_session_computes_up_to_its_own_marks_even_if_others_know_more() -> None:
+    core = Core(micro_model(), settings(kv_tokens=4096, state_rows=40))
+    first = core.sessions.open("first")
+    core.sessions.append(first, words(100))
+    Asked(core, first).finished(core)
+    second = core.sessions.open("second")
+    core.sessions.append(second, words(80))
+    mark = core.sessions.mark(second)
+    core.sessions.append(second, Log(first.log.ids[80:]))
+    Asked(core, second).finished(core)
+    before = core.stats().computed_tokens
+    core.sessions.rewind(second, core.sessions.position(second, mark))
+    Asked(core, second).finished(core)
+    assert core.stats().computed_tokens == before
+    assert_greedy(core.model, second.log, 4)
+
+
 def test_a_stateless_request_may_continue_an_open_session_without_touching_it() -> None:
     core = Core(micro_model(), settings(kv_tokens=4096))
     session = core.sessions.open("s")
@@ -147,4 +185,4 @@ def test_snapshots_of_one_conversation_do_not_pile_up() -> None:
     for turn in range(8):
         result = request(core, history).finished(core)
         history = joined(history, Log(result.tokens), words(10, turn + 5))
-    assert core.pools.rows.used <= 3  # where it stands, the end of the last prompt, and the root
+    assert core.pools.rows.used == 2  # where it stands, and the end of the last prompt

@@ -62,12 +62,12 @@ def test_a_sample_depends_on_its_own_row_seed_and_index_alone(rows: list, number
 def test_only_tokens_that_pass_the_filters_come_out_and_all_of_them_do(params: SamplingParams, number: int) -> None:
     logits = logits_of(number)
     expected = kept(logits[0], params)
-    count = 2000
+    count = 1000
     drawn = sample(logits.expand(count, -1), [Choice(params, 11, index) for index in range(count)]).tokens
     frequency = np.bincount(drawn, minlength=VOCAB) / count
     assert not frequency[expected == 0].any()
-    # Five standard deviations of a binomial share.
-    assert (np.abs(frequency - expected) <= 5 * np.sqrt(expected * (1 - expected) / count) + 1e-9).all()
+    # Five standard deviations of a binomial share, and a few occurrences for what hardly ever happens.
+    assert (np.abs(frequency - expected) <= 5 * np.sqrt(expected * (1 - expected) / count) + 5 / count).all()
 
 
 def test_greedy_and_logprobs_are_the_models_own() -> None:

@@ -1,0 +1,72 @@
+"""The same engine on a GPU: the same tokens, whatever is swapped, forked or batched."""
+
+from __future__ import annotations
+
+import copy
+import random
+
+import pytest
+import torch
+
+from holotron.engine import Engine, EngineConfig, SamplingParams
+from holotron.engine.core import Core
+from holotron.engine.log import Log
+from holotron.model.model import Holotron
+from tests.engine.schedules import NAMES, World
+from tests.engine.support import Asked, assert_greedy, micro_model, settings
+from tests.engine.test_sessions import words
+
+pytestmark = pytest.mark.gpu
+
+
+def on_gpu(kind: str, dtype: torch.dtype) -> Holotron:
+    return copy.deepcopy(micro_model(kind, dtype)).to("cuda")
+
+
+class OnGPU(World):
+    """Tokens are held against the same model on the CPU."""
+
+    def verify(self, log: Log, generated: int) -> None:
+        decoder = self.core.model.config.decoder
+        kind = "hybrid" if decoder.mamba and decoder.attention else "mamba" if decoder.mamba else "attention"
+        assert_greedy(micro_model(kind, self.core.model.dtype), log, generated, self.tolerance or 0.0)
+
+
+@pytest.mark.parametrize("kind", ["hybrid", "attention", "mamba"])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-3)])
+def test_random_schedules_with_swapping_agree_with_the_cpu(kind: str, dtype: torch.dtype, tolerance: float) -> None:
+    for seed in range(5):
+        dice = random.Random(seed)
+        core = Core(on_gpu(kind, dtype), settings(kv_tokens=128, state_rows=3, expected_tokens=2, page_size=16))
+        world = OnGPU(core, tolerance)
+        world.run([(dice.choice(NAMES), *(dice.randrange(1000) for _ in range(3))) for _ in range(30)])  # type: ignore[misc]
+        assert core.stats().blocks_to_host > 0
+        world.tear_down()
+
+
+def test_blocks_come_back_from_pinned_memory_bit_for_bit() -> None:
+    core = Core(on_gpu("hybrid", torch.float32), settings(kv_tokens=64, state_rows=2, page_size=16, max_running=1))
+    sequences = []
+    for n in range(4):
+        sequence = core.sessions.open(f"s{n}")
+        core.sessions.append(sequence, words(20, n + 1))
+        Asked(core, sequence).finished(core)
+        sequences.append(sequence)
+    stored = [block.stored for sequence in sequences for block in sequence.memory.pages if not block.on_device]
+    assert stored
+    assert all(tensor.is_pinned() for tensors in stored if tensors for tensor in tensors)
+    for sequence in sequences:
+        assert Asked(core, sequence).finished(core).computed_tokens == 1
+        assert_greedy(micro_model("hybrid", torch.float32), sequence.log, 8, 1e-3)
+
+
+def test_the_threaded_engine_in_bf16() -> None:
+    model = on_gpu("hybrid", torch.float32).to(torch.bfloat16)
+    with Engine(model, None, EngineConfig(kv_tokens=4096, state_rows=32)) as engine:
+        sampling = SamplingParams(max_tokens=20, temperature=0, ignore_eos=True)
+        sessions = [engine.open() for _ in range(8)]
+        for n, session in enumerate(sessions):
+            session.append(words(100, n + 1).ids)
+        generations = [session.generate(sampling) for session in sessions]
+        assert all(len(generation.result(120).tokens) == 20 for generation in generations)
+        engine.check_integrity()
