@@ -58,6 +58,18 @@ def test_without_a_browser_the_message_says_how_to_get_one(monkeypatch, tmp_path
     assert find_chromium() == own  # what `playwright install` has put there
 
 
+def test_a_visible_browser_without_a_display_is_refused_in_plain_words(run, monkeypatch):
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    monkeypatch.setattr(sys, "platform", "linux")
+
+    async def main():
+        await BrowserPool(headless=False).lease()
+
+    with pytest.raises(ConfigError, match="needs a display"):
+        run(main())
+
+
 # ------------------------------------------------------------------------------------------------------ pages that fail
 
 PAGE = "<title>page</title><script>document.cookie = 'visited=1'</script>"

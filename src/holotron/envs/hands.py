@@ -18,6 +18,17 @@ from holotron.types import Action, Click, DoubleClick, Drag, Hover, PressKeys, R
 MOST_OF_A_PAGE = 0.8  # how far a scroll without an amount goes, as a part of the view
 LONGEST_WAIT = 10.0  # seconds
 
+# Fields that the browser edits in its own way, and how a value for them is written.
+VALUES = {
+    "date": "2024-05-31",
+    "time": "14:30",
+    "datetime-local": "2024-05-31T14:30",
+    "month": "2024-05",
+    "week": "2024-W22",
+    "color": "#ff8800",
+    "range": "50",
+}
+
 
 class Refused(Exception):
     """The action was not done; the message tells the agent why."""
@@ -134,7 +145,7 @@ _FOCUSED = """
 # "value" for fields with an editor of the browser's own, "select" for lists, "text" for editable text, "" otherwise.
 _FOCUSED_KIND = f"""() => {{{_FOCUSED}
   if (!element || element.disabled || element.readOnly) return '';
-  const own = ['date', 'time', 'datetime-local', 'month', 'week', 'color', 'range'];
+  const own = {json.dumps(list(VALUES))};
   const buttons = ['button', 'submit', 'reset', 'checkbox', 'radio', 'file', 'image'];
   if (element.localName === 'select') return 'select';
   if (element.localName === 'textarea' || element.isContentEditable) return 'text';
@@ -164,9 +175,8 @@ _SET_VALUE = f"""(text) => {{{_FOCUSED}
     const value = {{date, time}}[element.type];
     if (!set(text) && !(value && set(value))) {{
       set(before);
-      const examples = {{date: '2024-05-31', time: '14:30', 'datetime-local': '2024-05-31T14:30',
-        month: '2024-05', week: '2024-W22', color: '#ff8800', range: '50'}};
-      return `"${{text}}" is not a value for this ${{element.type}} field. Write it like ${{examples[element.type]}}.`;
+      const example = {json.dumps(VALUES)}[element.type];
+      return `"${{text}}" is not a value for this ${{element.type}} field. Write it like ${{example}}.`;
     }}
   }}
   for (const type of ['input', 'change']) element.dispatchEvent(new Event(type, {{bubbles: true}}));

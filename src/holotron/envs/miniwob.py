@@ -53,8 +53,9 @@ UNREGISTERED = frozenset({"moving-items", "simon-says", "chase-circle", "hover-s
 # Pages that carry something from one episode into the next (an open tab, a scrolled list): always loaded
 # anew.
 CARRIES_OVER = frozenset({
-    "book-flight", "book-flight-nodelay", "choose-date", "choose-date-easy", "choose-date-medium", "choose-date-nodelay",
-    "drag-cube", "scroll-text", "scroll-text-2", "simon-says", "use-colorwheel", "use-colorwheel-2",
+    "book-flight", "book-flight-nodelay", "choose-date", "choose-date-easy", "choose-date-medium",
+    "choose-date-nodelay", "drag-cube", "scroll-text", "scroll-text-2", "simon-says", "use-colorwheel",
+    "use-colorwheel-2",
 })  # fmt: skip
 
 _ASSETS = files(__package__) / "assets"

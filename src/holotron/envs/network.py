@@ -121,7 +121,7 @@ class Guard:
         assert task is not None
         self._connections.add(task)
         try:
-            with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            with contextlib.suppress(OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
                 await self._relay(reader, writer)
         finally:
             self._connections.discard(task)

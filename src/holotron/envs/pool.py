@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from holotron.envs.chromium import FLAGS, find_chromium
-from holotron.errors import EnvironmentFault, MissingDependency
+from holotron.errors import ConfigError, EnvironmentFault, MissingDependency
 
 try:
     from playwright.async_api import Browser, BrowserContext, Playwright, async_playwright
@@ -102,6 +103,8 @@ class BrowserPool:
             return slot.browser
 
     async def _launch(self) -> Browser:
+        if not self._headless and sys.platform == "linux" and not {"DISPLAY", "WAYLAND_DISPLAY"} & set(os.environ):
+            raise ConfigError("A visible browser needs a display, and there is none (DISPLAY is not set).")
         executable = self._executable or find_chromium(headless=self._headless)
         # Chromium refuses its sandbox to root. Many containers refuse it to everybody.
         sandbox = os.name == "posix" and os.geteuid() != 0 and not self._sandbox_refused

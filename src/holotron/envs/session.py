@@ -20,7 +20,7 @@ from playwright.async_api import BrowserContext, Dialog, Download, FileChooser, 
 from playwright.async_api import Error as PlaywrightError
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
-from holotron.envs.hands import Refused
+from holotron.envs.hands import VALUES, Refused
 from holotron.envs.network import Blocked, Guard, NetworkPolicy, check_url
 from holotron.envs.pool import OPEN_TIMEOUT, BrowserPool, Lease, bounded, first_line, quietly
 from holotron.envs.settle import CAP, Activity, settle
@@ -57,13 +57,14 @@ class _Open:
 
 
 async def prepare(context: BrowserContext, clipboard: Clipboard, note: Callable[[str], None]) -> None:
-    """Install the scripts that run in every page, and listen to what they tell."""
+    """Install the scripts that run in every page, and listen to what they tell. A page can call this as well, so
+    nothing it says is passed on to the agent in its own words."""
 
     def told(_: Any, kind: str, text: str) -> None:
         if kind == "copied":
             clipboard.text = str(text)
-        elif kind == "note":
-            note(str(text)[:200])
+        elif kind == "picker" and text in VALUES:
+            note(f"This {text} field opens no picker here; write a value such as {VALUES[text]}.")
 
     await context.expose_binding("__holotron_tell", told)
     for script in _SCRIPTS:
@@ -81,7 +82,7 @@ class Session:
         self._notes: list[str] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._downloads: Path | None = None
-        self._opening_own = False
+        self._arrived: list[Page] | None = None  # pages that came while we were opening one ourselves
         self._announced = 0  # tabs that pages have asked for and that are not there yet
 
     @classmethod
@@ -247,12 +248,15 @@ class Session:
 
     async def _add_tab(self) -> None:
         async with bounded("opening a tab", OPEN_TIMEOUT):
-            self._opening_own = True
+            arrived = self._arrived = []
             try:
                 page = await self._lease.context.new_page()
             finally:
-                self._opening_own = False
+                self._arrived = None
             await self._adopt(page)
+            for other in arrived:
+                if other is not page:
+                    self._spawn(self._follow(other))
 
     async def _adopt(self, page: Page) -> None:
         tab = await Tab.open(page, self._options.display, self._clipboard)
@@ -282,12 +286,14 @@ class Session:
         self._announced += 1
 
     def _on_page(self, page: Page) -> None:
-        if not self._opening_own:
-            self._announced = max(0, self._announced - 1)
+        if self._arrived is not None:
+            self._arrived.append(page)
+        else:
             self._spawn(self._follow(page))
 
     async def _follow(self, page: Page) -> None:
         """A page has opened another one: it is in front now, as it would be for a person."""
+        self._announced = max(0, self._announced - 1)
         if len(self._open) >= MOST_TABS:
             self.note("The page tried to open too many tabs.")
             return await quietly(page.close())

@@ -77,7 +77,7 @@ _FRAMES = f"""(async () => {{
   const frame = () => Promise.race([new Promise((done) => requestAnimationFrame(done)), sleep(100)]);
   const end = performance.now() + {ANIMATION_CAP * 1000};
   const moving = () => document.getAnimations().some((animation) =>
-    animation.playState === 'running' && animation.effect.getComputedTiming().endTime < {ANIMATION_CAP * 1000});
+    animation.playState === 'running' && animation.effect?.getComputedTiming().endTime < {ANIMATION_CAP * 1000});
   await frame();
   await frame();
   while (moving() && performance.now() < end) await sleep(30);

@@ -3,19 +3,16 @@
 // kinds open nothing, and the agent is told what to write.
 (() => {
   'use strict';
-  const tell = (kind, text) => window.__holotron_tell?.(kind, text);
-  const EXAMPLES = {
-    time: '14:30', 'datetime-local': '2024-05-31T14:30', month: '2024-05', week: '2024-W22', color: '#ff8800',
-  };
+  const OTHERS = ['time', 'datetime-local', 'month', 'week', 'color'];
   const INDICATOR = 30;  // CSS pixels at the end of the field that hold the picker's button
   const openPicker = (input) => {
     if (input.type === 'date') showCalendar(input);
-    else tell('note', `This ${input.type} field opens no picker here; write a value such as ${EXAMPLES[input.type]}.`);
+    else window.__holotron_tell?.('picker', input.type);
   };
   addEventListener('click', (event) => {
     const input = event.composedPath()[0];
     if (!(input instanceof HTMLInputElement) || input.disabled || input.readOnly) return;
-    if (input.type !== 'date' && !(input.type in EXAMPLES)) return;
+    if (input.type !== 'date' && !OTHERS.includes(input.type)) return;
     const {left, right} = input.getBoundingClientRect();
     const atEnd = getComputedStyle(input).direction === 'rtl'
       ? event.clientX - left < INDICATOR : right - event.clientX < INDICATOR;
@@ -25,7 +22,7 @@
   }, {capture: true});
   const showPicker = HTMLInputElement.prototype.showPicker;
   HTMLInputElement.prototype.showPicker = function () {
-    if (this.type === 'date' || this.type in EXAMPLES) openPicker(this);
+    if (this.type === 'date' || OTHERS.includes(this.type)) openPicker(this);
     else showPicker.call(this);
   };
 
