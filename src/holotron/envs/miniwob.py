@@ -183,7 +183,8 @@ class MiniWobEnvironment:
             return dataclasses.replace(self._end, observation=observation)
         if isinstance(action, Restart):
             return StepResult(await self.reset(self.task))
-        if not isinstance(action, Answer | Wait):  # waiting is for the page's clock, see below
+        standing = self._options.time_limit is None  # then waiting is for the page's clock, see `_page_time`
+        if not isinstance(action, Answer) and not (isinstance(action, Wait) and standing):
             try:
                 if isinstance(action, Drag):  # the hand arrives before it presses: no jump for pages to see
                     await perform(self._open_tab, Hover(action.x1, action.y1), self._view)
