@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 
 from holotron.engine import (
@@ -22,6 +23,7 @@ from holotron.engine import (
 )
 from holotron.engine.log import Log
 from holotron.errors import CapacityError, ConfigError, InputError
+from holotron.model.processor import ImageConfig, Processor
 from tests.engine.support import assert_greedy, byte_model, micro_model, settings
 
 MODEL, PROCESSOR = byte_model()
@@ -185,16 +187,23 @@ def test_a_refused_append_is_told_with_the_next_call(engine: Engine) -> None:
 
 def test_bad_input_is_refused_where_it_is_given(engine: Engine) -> None:
     session = engine.open()
-    for bad in ([1, -1], [272], [1.5], ["a", object()], [256]):
+    for bad in ([1, -1], [272], [2**40], [1, 1.5], [True], ["a", object()], [256], None):
         with pytest.raises(InputError):
             session.append(bad)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="at least one"):
+        session.fork(0)
+    with pytest.raises(InputError, match="already a session 'a'"):
+        session.fork(ids=["a", "a"])
+    other = Processor.for_bytes(ImageConfig(tile_size=32, patch_size=8))
+    with pytest.raises(InputError, match="cut for another model"):
+        session.append(other.encode_image(np.zeros((8, 8, 3), np.uint8)))
     with pytest.raises(InputError):
         session.append(b"not an image")
     with pytest.raises(InputError):
         session.append("text \ud800")
     with pytest.raises(InputError, match="nothing to continue"):
         session.generate(GREEDY)
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match="nothing to continue"):
         engine.complete([], GREEDY)
     with pytest.raises(InputError, match="n must be"):
         engine.complete("a", GREEDY, n=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -110,3 +111,13 @@ def test_weights_that_do_not_fit_change_nothing() -> None:
             core.update_weights({"language_model.backbone.embeddings.weight": before[good] * 0} | bad, "keep")
     assert core.version == 0
     assert all(torch.equal(parameter, before[name]) for name, parameter in core.model.named_parameters())
+
+
+def test_tied_weights_may_come_under_both_names() -> None:
+    config = micro_model().config
+    config = replace(config, decoder=replace(config.decoder, tied_embeddings=True))
+    core = Core(Holotron(config).double().eval(), settings())
+    table = torch.randn(config.decoder.vocab, config.decoder.hidden, dtype=torch.float64)
+    names = ("language_model.lm_head.weight", "language_model.backbone.embeddings.weight")
+    assert core.update_weights(dict.fromkeys(names, table), "refresh") == 1
+    assert torch.equal(core.model.language_model.lm_head.weight, table)
