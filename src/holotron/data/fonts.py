@@ -17,6 +17,9 @@ from holotron.errors import InputError, MissingDependency
 # desktop has (fonts-dejavu-core, fonts-liberation).
 HELD_OUT = frozenset({"DejaVu Serif", "Liberation Sans Narrow", "Lato", "PT Serif", "B612", "Go", "Cantarell"})
 
+# What browsers on Linux use where a page asks for Arial or Helvetica: most pages.
+USUAL = frozenset({"Liberation Sans", "Arimo", "Arial", "Helvetica"})
+
 # Families that are no text fonts.
 _UNSUITABLE = ("Emoji", "Math", "Symbol", "Initials", "Keyboard", "Smallcaps", "Icons", "Dingbats", "Hairline")
 
@@ -29,6 +32,11 @@ class Family:
     @property
     def held_out(self) -> bool:
         return self.name in HELD_OUT
+
+    @property
+    def weight(self) -> float:
+        """How often to use it."""
+        return 5.0 if self.name in USUAL else 1.0
 
 
 @cache

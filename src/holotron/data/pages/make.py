@@ -88,7 +88,8 @@ def make_page(recipe: Recipe, seed: int, index: int) -> MadePage:
     rng = random.Random(f"holotron page {seed} {index} {recipe.held_out}")
     size = rng.choice(recipe.sizes)
     theme = rng.choice([theme for theme in THEMES.values() if theme.held_out == recipe.held_out])
-    family = rng.choice(recipe.families)
+    families = recipe.families
+    family = rng.choices(families, [family.weight for family in families])[0]
     words = draw_words(rng, family.languages, sharing=0.6 if recipe.held_out else 0.3)
     style = draw_style(rng, theme, family.name, size=_type_size(rng, size), gap=_gap(rng, size))
     kit = Kit(rng, words, style, size.width, size.height)
