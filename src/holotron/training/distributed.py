@@ -95,6 +95,22 @@ def shard(learner: Learner, where: Ranks) -> None:
     learner.always_see = model.vision_model is not None
 
 
+@contextmanager
+def gathered(learner: Learner) -> Iterator[None]:
+    """Inside, the parts of the model may be called by themselves, not only through the learner's `forward`. Every rank
+    has to make the same calls."""
+    from torch.distributed.fsdp import FSDPModule
+
+    if not isinstance(learner, FSDPModule):
+        yield
+        return
+    learner.unshard()
+    try:
+        yield
+    finally:
+        learner.reshard()
+
+
 def unsharded(learner: Learner) -> list[nn.Parameter]:
     return [p for name, p in learner.named_parameters() if name.rsplit(".", 1)[-1] in ("A_log", "D", "dt_bias")]
 

@@ -16,6 +16,7 @@ from holotron.agent.schema import InvalidAction
 from holotron.errors import ConfigError
 from holotron.model.processor import Processor
 from holotron.training.batches import Batch, pack
+from holotron.training.distributed import gathered
 from holotron.training.generate import greedy
 from holotron.training.learner import Learner
 from holotron.training.reading import Reading, score_reading
@@ -47,11 +48,12 @@ def make_suite(recipe: Eval, processor: Processor, learner: Learner) -> Suite:
     }
     measure = kinds[type(recipe)]
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def suite(learner: Learner) -> dict[str, float]:
         learner.eval()
         try:
-            figures = measure(learner, made(), processor)
+            with gathered(learner):
+                figures = measure(learner, made(), processor)
         finally:
             learner.train()
         return {f"{recipe.name}/{name}": value for name, value in figures.items()}

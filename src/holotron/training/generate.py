@@ -14,7 +14,7 @@ from holotron.training.samples import TokenSequence
 LONGEST = 48  # tokens; a reply of a small policy is a line
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def greedy(
     learner: Learner, prompts: Sequence[tuple[Tensor, TokenSequence]], eos: Collection[int], longest: int = LONGEST
 ) -> list[list[int]]:

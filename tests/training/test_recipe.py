@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from holotron.errors import ConfigError
+from holotron.training.recipe import read_recipe
+
+RECIPES = sorted((Path(__file__).parents[2] / "recipes").rglob("*.toml"))
+MINIMAL = """
+name = "x"
+model = { source = "tiny" }
+schedule = { steps = 3 }
+[[data]]
+kind = "conversations"
+files = ["a.jsonl"]
+"""
+
+
+@pytest.fixture
+def minimal(tmp_path: Path) -> Path:
+    path = tmp_path / "recipe.toml"
+    path.write_text(MINIMAL)
+    return path
+
+
+def test_there_are_recipes():
+    assert RECIPES
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_shipped_recipes_are_valid(path):
+    assert read_recipe(path).name.startswith("holotron-")
+
+
+def test_overrides_reach_every_place(minimal):
+    recipe = read_recipe(minimal, ["optimiser.lr=3e-5", "data.0.weight=2", "model.dtype=bfloat16", 'about="a = b"'])
+    assert (recipe.optimiser.lr, recipe.data[0].weight, recipe.model.dtype, recipe.about) == (
+        3e-5,
+        2.0,
+        "bfloat16",
+        "a = b",
+    )
+
+
+@pytest.mark.parametrize(
+    ("override", "complaint"),
+    [
+        ("optimiser.lrr=1", "optimiser.lrr"),
+        ("data.0.weight=-1", "data.0.weight"),
+        ("data.0.kind=films", "data.0"),
+        ("data.7.weight=1", "data.7.weight"),
+        ("schedule.steps=0", "schedule.steps"),
+        ("batch.reuse=2", "batch.samples"),
+        ("model.learn=['brain']", "model.learn"),
+        ("nonsense", "key=value"),
+    ],
+)
+def test_what_is_wrong_is_named(minimal, override, complaint):
+    with pytest.raises(ConfigError, match="recipe|override") as caught:
+        read_recipe(minimal, [override])
+    assert complaint in str(caught.value)
+
+
+def test_an_end_is_required(tmp_path):
+    path = tmp_path / "endless.toml"
+    path.write_text(MINIMAL.replace("steps = 3", "warmup = 3"))
+    with pytest.raises(ConfigError, match=r"schedule\.steps or schedule\.minutes"):
+        read_recipe(path)
+
+
+def test_broken_files_are_explained(tmp_path):
+    with pytest.raises(ConfigError, match="cannot read"):
+        read_recipe(tmp_path / "none.toml")
+    path = tmp_path / "broken.toml"
+    path.write_text("name = ")
+    with pytest.raises(ConfigError, match="not TOML"):
+        read_recipe(path)
+
+
+def holotron(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "holotron", *words], capture_output=True, text=True, check=False)
+
+
+def test_dry_run_prints_the_whole_recipe_and_does_nothing(minimal, tmp_path):
+    done = holotron("train", "sft", str(minimal), "optimiser.clip=0.5", "--minutes", "2", "--dry-run")
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(done.stdout)
+    assert shown["optimiser"]["clip"] == 0.5
+    assert shown["schedule"]["minutes"] == 2
+    assert shown["optimiser"]["betas"] == [0.9, 0.95]
+    assert list(tmp_path.iterdir()) == [minimal]
+
+
+def test_a_wrong_recipe_is_one_line_and_exit_code_2(minimal):
+    done = holotron("train", "sft", str(minimal), "optimiser.speed=1")
+    assert done.returncode == 2
+    assert "optimiser.speed" in done.stderr
+    assert "Traceback" not in done.stderr

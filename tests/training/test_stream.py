@@ -1,0 +1,120 @@
+"""What is trained on is what is served: token for token, and probability for probability."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import pytest
+import torch
+
+from holotron.agent.dialects import make_dialect
+from holotron.agent.history import Append, Shown, Turn, View
+from holotron.agent.images import Image
+from holotron.agent.loop import Episode, Limits
+from holotron.agent.messages import Message
+from holotron.agent.policies.engine import EnginePolicy
+from holotron.engine.api import EngineConfig, SamplingParams
+from holotron.engine.engine import Engine
+from holotron.errors import InputError
+from holotron.model.loading import load_model
+from holotron.model.processor import Processor
+from holotron.rollouts.export import conversations
+from holotron.training.batches import pack
+from holotron.training.learner import Learner
+from holotron.training.pages import first_turn
+from holotron.training.stream import CountingProcessor, conversation
+from holotron.types import Task
+from tests.agent.toy import ButtonEnvironment
+from tests.training.support import small_config
+
+
+def plain(message: Message) -> dict:
+    parts = [
+        {"type": "image", "image": part.data} if isinstance(part, Image) else {"type": "text", "text": part}
+        for part in message.parts
+    ]
+    return {"role": message.role, "content": parts}
+
+
+def test_the_trainer_sees_the_tokens_and_probabilities_of_the_engine():
+    """An episode played by the engine, then learnt from: the stream is the engine's log, and every sampled token has the
+    same probability in the trainer (within a thousandth, multiplicatively, in fp32)."""
+    model, processor = load_model("tiny", device="cpu")
+    dialect = make_dialect("compact", actions=["click", "hover", "go_back"])
+    task = Task("buttons", "press", seed=5, options={"presses": 50})
+    with Engine(model, processor, EngineConfig()) as engine:
+        policy = EnginePolicy(
+            engine, dialect, Append(), sampling=SamplingParams(temperature=1.0, max_tokens=160, seed=7)
+        )
+        limits = Limits(steps=4, repeats=99, invalid_replies=99)
+        trajectory = asyncio.run(Episode(ButtonEnvironment(), policy, task, limits=limits).run())
+
+    ((messages, learn),) = list(conversations(trajectory, dialect, Append()))
+    sequence, tiles = conversation(processor, [plain(message) for message in messages], learn)
+    batch = pack(
+        [tiles], [[sequence]], [None], image_token=model.config.tokens.image, device=torch.device("cpu")
+    )
+    learner = Learner(model)
+    rows = learner.see(learner.pixels(batch.tiles_n3HW))[1]
+    with torch.no_grad():
+        logprobs = learner.predict(batch, rows).log_softmax(-1)
+    mine = logprobs.gather(-1, batch.targets_l[:, None])[:, 0].tolist()
+
+    sampled = [step.reply.completion for step in trajectory.steps]
+    assert len(sampled) >= 2
+    assert batch.targets_l.tolist() == [token for completion in sampled for token in completion.tokens]
+    theirs = [logprob for completion in sampled for logprob in completion.logprobs]
+    free = [(a, b) for a, b in zip(mine, theirs, strict=True) if b != 0.0]  # the grammar forced the others
+    assert len(free) > 10
+    assert max(np.exp(abs(a - b)) for a, b in free) < 1.001
+
+
+def test_only_chosen_replies_are_learnt():
+    processor = Processor.for_bytes(template="turns")
+    chat = [
+        {"role": "user", "content": "one"},
+        {"role": "assistant", "content": "a"},
+        {"role": "user", "content": "two"},
+        {"role": "assistant", "content": "bc"},
+    ]
+    sequence, tiles = conversation(processor, chat, learn=[3])
+    assert len(tiles) == 0
+    learnt = [int(i) for i in sequence.ids[sequence.learn]]
+    assert learnt == [ord("b"), ord("c"), 260]
+    assert sequence.prompt == len(processor.render(chat[:1]))
+    everything, _ = conversation(processor, chat)
+    assert everything.learn.sum() == 5
+
+
+def test_a_conversation_must_end_with_a_reply():
+    processor = Processor.for_bytes(template="turns")
+    with pytest.raises(InputError, match="end with a reply"):
+        conversation(processor, [{"role": "user", "content": "hello"}])
+
+
+def test_counted_pictures_make_the_same_prompt():
+    config = small_config()
+    processor = Processor.for_bytes(config.image, template="turns")
+    chat = first_turn("Read it.", np.zeros((64, 64, 3), np.uint8), "answer yes")
+    whole, _ = conversation(processor, chat)
+    counted, _ = conversation(CountingProcessor(processor), chat)
+    assert np.array_equal(whole.ids, counted.ids)
+    assert whole.tiles == counted.tiles
+
+
+def test_first_turns_are_the_compact_dialect():
+    import io
+
+    from PIL import Image as Pillow
+
+    from holotron.types import Observation
+
+    file = io.BytesIO()
+    Pillow.new("RGB", (64, 64)).save(file, "PNG")
+    observation = Observation(file.getvalue(), "image/png", (64, 64), (64, 64))
+    dialect = make_dialect("compact")
+    image, screen = dialect.look(observation)
+    turn = Turn(0, observation, image, screen)
+    (asked,) = dialect.messages(Task("s", "t", goal="Find it."), View((), (Shown(turn, image),)))
+    assert plain(asked) == first_turn("Find it.", image.data, "wait")[0]
