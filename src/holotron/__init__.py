@@ -32,7 +32,19 @@ _PUBLIC = {
     "types": "holotron.types",
 }
 
-__all__ = [*_PUBLIC, "__version__"]
+__all__ = [
+    "DecoderState",
+    "Engine",
+    "Holotron",
+    "ModelConfig",
+    "Processor",
+    "__version__",
+    "errors",
+    "load_model",
+    "preset",
+    "save_checkpoint",
+    "types",
+]
 
 if TYPE_CHECKING:
     from holotron import errors, types
