@@ -57,7 +57,7 @@ def drag_into_box(goal: str, page: Page) -> Action:
     return drag((x, y), (x + dx, y + dy))
 
 
-def _into(page: Page, moving: list[Element], box: Element) -> Action | None:
+def _into(moving: list[Element], box: Element) -> Action | None:
     """Drag the first shape that is not in the box to a place of its own there, so that none hides another."""
     for i, shape in enumerate(moving):
         if not box.rect.contains(shape.rect):
@@ -72,7 +72,7 @@ def drag_shapes_into_box(goal: str, page: Page) -> Action:
     box = page.get("rect", id="shape-container")
     right = [s for s in _movable(page) if SHAPE_NAMES[s.tag] == name]
     wrong = [s for s in _movable(page) if SHAPE_NAMES[s.tag] != name]
-    return first(_into(page, right, box), _out_of(page, wrong, box), press_submit(page))
+    return first(_into(right, box), _out_of(page, wrong, box), press_submit(page))
 
 
 def _out_of(page: Page, staying: list[Element], box: Element) -> Action | None:
@@ -95,8 +95,8 @@ def sort_shapes_into_boxes(goal: str, page: Page) -> Action:
 
     shapes = _movable(page)
     return first(
-        _into(page, [s for s in shapes if belongs_left(s)], left),
-        _into(page, [s for s in shapes if not belongs_left(s)], right),
+        _into([s for s in shapes if belongs_left(s)], left),
+        _into([s for s in shapes if not belongs_left(s)], right),
         press_submit(page),
     )
 

@@ -41,32 +41,39 @@ def mark_midpoint(goal: str, page: Page) -> Action:
 
 @solves("bisect-angle")
 def bisect_angle(goal: str, page: Page) -> Action:
-    """Half way between the directions of the two lines, as far out as the drawing allows."""
+    """Half way between the directions of the two lines."""
     vertex = _centre(page.get("circle", css="init-blue"))
-    a, b = (_unit(vertex, _centre(c)) for c in page.all("circle", css="init-black"))
-    return _place(page, _far_along(vertex, (a[0] + b[0], a[1] + b[1])))
+    a, b = (_direction(vertex, _centre(c)) for c in page.all("circle", css="init-black"))
+    opening = _turn(a, b)
+    return _place(page, _far_along(vertex, a + opening / 2, abs(opening) / 20))
 
 
 @solves("right-angle")
 def right_angle(goal: str, page: Page) -> Action:
     vertex = _centre(page.get("circle", id="init-blue"))
-    x, y = _unit(vertex, _centre(page.get("circle", id="init-black")))
+    line = _direction(vertex, _centre(page.get("circle", id="init-black")))
     # Two directions are square to the line: take the one with more room.
-    choices = [_far_along(vertex, direction) for direction in ((y, -x), (-y, x))]
+    choices = [_far_along(vertex, line + turn, math.radians(1)) for turn in (-math.pi / 2, math.pi / 2)]
     return _place(page, max(choices, key=lambda p: math.dist(p, vertex)))
 
 
-def _unit(start: Point, end: Point) -> Point:
-    length = math.dist(start, end)
-    return (end[0] - start[0]) / length, (end[1] - start[1]) / length
+def _direction(start: Point, end: Point) -> float:
+    return math.atan2(end[1] - start[1], end[0] - start[0])
 
 
-def _far_along(start: Point, direction: Point) -> Point:
-    """The farther the point, the less a whole pixel changes the angle; at most 100 pixels, inside the drawing."""
-    length = math.hypot(*direction)
-    x, y = direction[0] / length, direction[1] / length
-    points = ((start[0] + x * r, start[1] + y * r) for r in range(100, 0, -1))
-    return next(p for p in points if 4 < p[0] < 146 and 4 < p[1] < 126)
+def _turn(a: float, b: float) -> float:
+    """From direction a to direction b, the shorter way."""
+    return (b - a + math.pi) % (2 * math.pi) - math.pi
+
+
+def _far_along(start: Point, direction: float, tolerance: float) -> Point:
+    """The farthest whole pixel in that direction inside the drawing, up to 100 away, that is exact enough."""
+    x, y = math.cos(direction), math.sin(direction)
+    points = [at((start[0] + x * r, start[1] + y * r)) for r in range(100, 10, -1)]
+    inside = [p for p in points if 4 < p[0] < 146 and 4 < p[1] < 126] or points[-1:]
+    errors = [abs(_turn(_direction(start, p), direction)) for p in inside]
+    exact = [p for p, error in zip(inside, errors, strict=True) if error <= tolerance]
+    return exact[0] if exact else inside[errors.index(min(errors))]
 
 
 @solves("draw-line")

@@ -4,9 +4,9 @@
 // turns a DOM rectangle into one in these coordinates.
 (height, question) => {
   const FURNITURE = '#query, #reward-display, #click-canvas, #sync-task-cover, script, style, head, option:empty';
-  const window_ = document.documentElement;
-  const top = window_.clientHeight - height;
-  const viewport = [window_.clientWidth, height];
+  const root = document.documentElement;
+  const top = root.clientHeight - height;
+  const viewport = [root.clientWidth, height];
 
   const intersect = (a, b) => {
     const x = Math.max(a[0], b[0]), y = Math.max(a[1], b[1]);
@@ -31,14 +31,16 @@
     return hit && (hit === element || element.contains(hit) || (hit.control && hit.control === element));
   };
 
-  // Where a click lands on the element: the middle, or the free spot nearest to it when something lies on top.
+  // Where a click lands on the element: the middle, or the free spot nearest to it when something lies on top. Only
+  // for elements without children it is worth looking closely: buttons may hide all but a corner of one another.
   const clickPoint = (element, part) => {
     const [x, y, w, h] = part;
     const middle = [x + w / 2, y + h / 2];
     if (reaches(element, middle[0], middle[1])) return middle;
+    const n = element.children.length ? 4 : 10;
     let best = null, nearest = Infinity;
-    for (let i = 1; i < 10; i++) for (let j = 1; j < 10; j++) {
-      const p = [x + w * i / 10, y + h * j / 10];
+    for (let i = 1; i < n; i++) for (let j = 1; j < n; j++) {
+      const p = [x + w * i / n, y + h * j / n];
       const d = (p[0] - middle[0]) ** 2 + (p[1] - middle[1]) ** 2;
       if (d < nearest && reaches(element, p[0], p[1])) { best = p; nearest = d; }
     }

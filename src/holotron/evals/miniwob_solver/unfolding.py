@@ -10,7 +10,7 @@ from holotron.evals.miniwob_solver.moves import click, press_submit
 from holotron.evals.miniwob_solver.page import Element, Page
 from holotron.evals.miniwob_solver.registry import Memory, solves
 from holotron.evals.miniwob_solver.words import parse, quoted
-from holotron.types import Action, Click, Hover, Wait
+from holotron.types import Action, Click, Hover
 
 
 def _after(places: list[Element], opened: Element | None) -> Element:
@@ -98,12 +98,8 @@ def find_in_menu(goal: str, page: Page) -> Action:
 
 @solves("click-pie", "click-pie-nodelay")
 def click_pie_slice(goal: str, page: Page) -> Action:
-    name = quoted(goal)[0]
-    slices = page.all("text", where=lambda e: e.text == name and e.point is not None)
-    if slices:
-        return click(page, slices[0])
-    opener = page.all("text", text="+")
-    return click(page, opener[-1]) if opener else Wait(0.5)
+    closed = page.find("text", text="+")
+    return click(page, closed or page.get("text", text=quoted(goal)[0]))
 
 
 # ------------------------------------------------------------------------------------------------------------ pages
