@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holotron.envs.miniwob import MiniWobEnvironment, MiniWobPool, task_names
+from holotron.envs.miniwob import SUCCESS, MiniWobEnvironment, MiniWobPool, task_names
 from holotron.errors import InputError, PolicyError
 from holotron.evals.miniwob_solver import SOLVERS, Page, SolverPolicy, parse_page, solve
 from holotron.evals.miniwob_solver.choosing import names_in
 from holotron.evals.miniwob_solver.games import LINES, RINGS, best_square, next_guess, next_probe
 from holotron.evals.miniwob_solver.limits import SOMETIMES, UNSOLVED
-from holotron.evals.miniwob_solver.measure import SOLVED, measure, run_episode
+from holotron.evals.miniwob_solver.measure import measure, run_episode
 from holotron.evals.miniwob_solver.moves import bring_into_view, check, click, complete, fill
 from holotron.evals.miniwob_solver.page import Rect
 from holotron.evals.miniwob_solver.shapes import corners
@@ -269,7 +269,7 @@ STRAYING: list[tuple[str, list[Action]]] = [
 def test_it_goes_on_from_where_a_learner_went(browser: Browser, name: str, stray: list[Action]) -> None:
     reward, done = browser.run(follow(browser.environment, name, 3, stray))
     assert len(done) > len(stray), "the stray actions ended the episode: choose others"
-    assert reward >= SOLVED, done
+    assert reward >= SUCCESS, done
 
 
 @pytest.mark.browser

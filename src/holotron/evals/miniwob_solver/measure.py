@@ -9,14 +9,13 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from holotron.envs.miniwob import SUITE, MiniWobEnvironment, MiniWobPool
+from holotron.envs.miniwob import SUCCESS, SUITE, MiniWobEnvironment, MiniWobPool
 from holotron.errors import PolicyError
 from holotron.evals.miniwob_solver.limits import SOMETIMES, UNSOLVED
 from holotron.evals.miniwob_solver.policy import SolverPolicy
 from holotron.evals.miniwob_solver.registry import SOLVERS
 from holotron.types import Task
 
-SOLVED = 0.9  # raw reward; a few pages grade how exact a click is, and give 1 only to an impossible half pixel
 STEPS = 80
 
 
@@ -28,7 +27,7 @@ class Episode:
 
     @property
     def solved(self) -> bool:
-        return self.reward >= SOLVED
+        return self.reward >= SUCCESS
 
 
 @dataclass(slots=True)
