@@ -42,6 +42,16 @@ class Browsing:
     async def do(self, action: Action) -> StepResult:
         return await self.environment.step(action)
 
+    async def told(self, action: Action, words: str) -> str:
+        """Do it, and look until a note with these words has come: some events reach us a moment after the page."""
+        note = (await self.do(action)).observation.note
+        for _ in range(50):
+            if words in note:
+                break
+            await asyncio.sleep(0.1)
+            note += (await self.environment.observe()).note
+        return note
+
     async def js(self, expression: str) -> Any:
         return await self.environment.evaluate(expression)
 

@@ -96,6 +96,21 @@ def test_write_replaces_or_appends_and_submits(run, browse):
     assert run(main()) == ("new", "newer", "", "two\nlines é 漢 🙂", "go", 5000)
 
 
+def test_writing_where_nothing_can_be_written_is_reported(run, browse, site):
+    site.pages["/inner"] = '<input id=i value=old style="position:absolute;left:0;top:0;width:100px;height:30px">'
+    html = '<p>plain</p><iframe src=/inner style="position:absolute;left:0;top:100px;border:0"></iframe>'
+
+    async def main():
+        async with browse(html) as page:
+            plain = (await page.do(Write("x", 20, 20))).observation.note
+            framed = (await page.do(Write("new", 20, 110))).observation.note
+            return plain, framed, await page.js("frames[0].document.getElementById('i').value")
+
+    plain, framed, value = run(main())
+    assert "No text field has the focus" in plain
+    assert (framed, value) == ("", "new")
+
+
 def test_keys_and_chords(run, browse):
     html = "<input id=a value=abc autofocus><script>keys=[];addEventListener('keydown',e=>keys.push(e.key))</script>"
 

@@ -34,8 +34,9 @@ class Refused(Exception):
     """The action was not done; the message tells the agent why."""
 
 
-async def perform(tab: Tab, action: Action, view: Box | None = None) -> None:
-    """Do one in-page action. `view` is the part of the viewport that the agent sees and counts coordinates from."""
+async def perform(tab: Tab, action: Action, view: Box | None = None) -> str:
+    """Do one in-page action; returns what the agent should know about it, mostly nothing. `view` is the part of the
+    viewport that the agent sees and counts coordinates from."""
     view = view or Box(0, 0, tab.display.width, tab.display.height)
     match action:
         case Click(x, y):
@@ -51,13 +52,18 @@ async def perform(tab: Tab, action: Action, view: Box | None = None) -> None:
         case Scroll():
             await _scroll(tab, action, view)
         case Write():
-            await _write(tab, action, view)
+            return await _write(tab, action, view)
         case PressKeys(keys):
             await _press(tab, keys)
-        case Wait(seconds):
-            await asyncio.sleep(min(max(seconds, 0.0), LONGEST_WAIT))
+        case Wait():
+            await asyncio.sleep(waiting_time(action))
         case _:
             raise Refused(f"{action.tool_name} is not possible here.")
+    return ""
+
+
+def waiting_time(action: Wait) -> float:
+    return min(action.seconds, LONGEST_WAIT) if action.seconds > 0 else 0.0
 
 
 def _inside(view: Box, x: float, y: float) -> tuple[float, float]:
@@ -79,7 +85,7 @@ async def _scroll(tab: Tab, action: Scroll, view: Box) -> None:
     await tab.wheel(x, y, 0 if vertical else signed, signed if vertical else 0)
 
 
-async def _write(tab: Tab, action: Write, view: Box) -> None:
+async def _write(tab: Tab, action: Write, view: Box) -> str:
     if action.x is not None and action.y is not None:
         await tab.click(*_inside(view, action.x, action.y))
     kind = await tab.evaluate(f"({_FOCUSED_KIND})()")
@@ -90,13 +96,14 @@ async def _write(tab: Tab, action: Write, view: Box) -> None:
         if kind == "select":
             await tab.press("Escape")  # the click has opened the list
     else:
-        if action.overwrite and kind == "text":
+        if action.overwrite and kind:
             await tab.press(_COMMAND_KEY, "a")
             if not action.content:
                 await tab.press("Delete")
         await tab.type(action.content)
     if action.press_enter:
         await tab.press("Enter")
+    return "" if kind else "No text field has the focus; the keys were sent all the same."
 
 
 async def _press(tab: Tab, keys: tuple[str, ...]) -> None:
@@ -142,12 +149,14 @@ _FOCUSED = """
   }
   element = element?.closest('select') ?? element;  // an open list has the focus on one of its options"""
 
-# "value" for fields with an editor of the browser's own, "select" for lists, "text" for editable text, "" otherwise.
+# "value" for fields with an editor of the browser's own, "select" for lists, "text" for editable text, "frame" for a
+# frame of another site that we cannot look into, "" otherwise.
 _FOCUSED_KIND = f"""() => {{{_FOCUSED}
   if (!element || element.disabled || element.readOnly) return '';
   const own = {json.dumps(list(VALUES))};
   const buttons = ['button', 'submit', 'reset', 'checkbox', 'radio', 'file', 'image'];
   if (element.localName === 'select') return 'select';
+  if (element.localName === 'iframe') return 'frame';
   if (element.localName === 'textarea' || element.isContentEditable) return 'text';
   if (element.localName !== 'input' || buttons.includes(element.type)) return '';
   return own.includes(element.type) ? 'value' : 'text';

@@ -31,7 +31,7 @@ from typing import Any, Literal
 from PIL import Image
 
 from holotron.envs import dom
-from holotron.envs.hands import LONGEST_WAIT, Refused, perform
+from holotron.envs.hands import Refused, perform, waiting_time
 from holotron.envs.pool import OPEN_TIMEOUT, BrowserPool, Lease, bounded
 from holotron.envs.session import prepare
 from holotron.envs.static import StaticServer
@@ -189,7 +189,7 @@ class MiniWobEnvironment:
                 if isinstance(action, Drag):  # the hand arrives before it presses: no jump for pages to see
                     await perform(self._open_tab, Hover(action.x1, action.y1), self._view)
                     await self._read(*ARRIVAL_TIME)
-                await perform(self._open_tab, action, self._view)
+                self._notes.append(await perform(self._open_tab, action, self._view))
             except Refused as refusal:
                 self._notes.append(str(refusal))
         state = await self._read(*_page_time(action))
@@ -279,7 +279,7 @@ class MiniWobEnvironment:
         view, (x, y) = self._view, self._scroll
         clip = Box(x + view.x, y + view.y, view.width, view.height) if view.y else None
         image = await self._open_tab.screenshot(clip)
-        notes, self._notes[:] = " ".join(self._notes), []
+        notes, self._notes[:] = " ".join(filter(None, self._notes)), []
         with Image.open(io.BytesIO(image)) as opened:
             size = opened.size
         return Observation(
@@ -296,5 +296,5 @@ class MiniWobEnvironment:
 def _page_time(action: Action) -> tuple[float, float]:
     """How long an action takes on the page's clock, in milliseconds: at least, at most."""
     least, most = ACTION_TIME
-    waited = min(action.seconds, LONGEST_WAIT) * 1000 if isinstance(action, Wait) else 0
+    waited = waiting_time(action) * 1000 if isinstance(action, Wait) else 0
     return max(least, waited), max(most, waited)

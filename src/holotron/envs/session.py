@@ -138,7 +138,7 @@ class Session:
         return self._active
 
     def note(self, text: str) -> None:
-        if text not in self._notes:
+        if text and text not in self._notes:
             self._notes.append(text)
 
     def take_notes(self) -> str:

@@ -103,7 +103,8 @@ class Tab:
         """Calls that a dead page was asked would never be answered: end them now."""
         self.crashed = True
         for waiting in self._waiting:
-            waiting.reschedule(asyncio.get_running_loop().time())
+            if not waiting.expired():
+                waiting.reschedule(asyncio.get_running_loop().time())
 
     @asynccontextmanager
     async def _calling(self, what: str, timeout: float) -> AsyncIterator[None]:
@@ -149,10 +150,6 @@ class Tab:
             what = failure.get("exception", {}).get("description") or failure.get("text", "")
             raise EnvironmentFault(f"A script failed in the page: {what.splitlines()[0] if what else expression}")
         return reply["result"].get("value")
-
-    async def evaluate_json(self, expression: str, *, timeout: float | None = None) -> Any:
-        """Like `evaluate`, the result passed as one string: far cheaper than an object for anything large."""
-        return json.loads(await self.evaluate(f"JSON.stringify({expression})", timeout=timeout))
 
     async def screenshot(self, clip: Box | None = None, *, timeout: float | None = None) -> bytes:
         """The viewport (or `clip`, in document coordinates) in device pixels, encoded as the display says."""

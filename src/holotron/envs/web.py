@@ -182,7 +182,7 @@ class WebEnvironment:
                 case CloseTab():
                     await session.close_tab()
                 case _:
-                    await perform(session.tab, action)
+                    session.note(await perform(session.tab, action))
         except Refused as refusal:
             session.note(str(refusal))
         await session.settle(since)
