@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -33,7 +34,7 @@ THOROUGH: dict[str, Any] = {"derandomize": True, "suppress_health_check": list(H
 
 def play(kind: str, dtype: torch.dtype, tolerance: float, config: EngineConfig, operations: list[Operation]) -> Core:
     core = Core(micro_model(kind, dtype), config)
-    world = World(core, tolerance)
+    world = World(core, tolerance, may_refuse=config.host_bytes < 1 << 30)
     world.run(operations)
     world.tear_down()
     return core
@@ -54,3 +55,13 @@ def test_any_schedule_says_what_the_network_alone_says(
 @given(config=CONFIGS, operations=OPERATIONS)
 def test_in_single_precision_too_up_to_near_ties(config: EngineConfig, operations: list[Operation]) -> None:
     play("hybrid", torch.float32, 1e-4, config, operations)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["hybrid", "attention"])
+@examples(max_examples=40, **THOROUGH)
+@given(config=CONFIGS, host_bytes=st.sampled_from([0, 2000, 10_000]), operations=OPERATIONS)
+def test_with_next_to_no_memory_requests_may_fail_but_none_says_anything_wrong(
+    kind: str, config: EngineConfig, host_bytes: int, operations: list[Operation]
+) -> None:
+    play(kind, torch.float64, 0.0, replace(config, host_bytes=host_bytes), operations)

@@ -230,3 +230,20 @@ def test_a_failing_iteration_costs_its_requests_but_not_the_engine(monkeypatch: 
     again = Asked(core, victim.request.sequence, greedy(3)).finished(core)
     assert again.cached_tokens == 0
     assert_greedy(core.model, victim.request.sequence.log, said + 3)
+
+
+def test_not_a_number_ends_the_session_it_happens_to_and_no_other() -> None:
+    core = Core(micro_model(), settings())
+    healthy, sick = ask(core, "healthy", words(10), 8), ask(core, "sick", words(10, 2), 8)
+    core.step()
+    core.step()
+    row = sick.request.sequence.memory.row
+    core.pools.cache.ssm_RLHPN[row] = torch.nan
+    assert healthy.finished(core).finish_reason == "length"
+    assert_greedy(core.model, healthy.request.sequence.log, 8)
+    assert sick.result is not None
+    assert isinstance(sick.result.error, HolotronError)
+    assert "NaN" in str(sick.result.error)
+    again = Asked(core, sick.request.sequence, greedy(3)).finished(core)  # computed anew from its log
+    assert_greedy(core.model, sick.request.sequence.log, len(sick.result.tokens) + len(again.tokens))
+    core.check_integrity()
