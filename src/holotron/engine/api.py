@@ -266,6 +266,7 @@ class EngineStats:
     rows_total: int = 0
     host_bytes_used: int = 0
     vision_bytes_used: int = 0
+    pixel_bytes_used: int = 0  # host memory: the tiles that logs show, to encode them again should it be needed
 
 
 @dataclass(frozen=True, slots=True)

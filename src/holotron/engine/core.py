@@ -7,6 +7,7 @@ the whole loop. `sessions` keeps the books, `scheduler` decides, `runner` comput
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -28,6 +29,7 @@ from holotron.engine.api import (
     UnknownSession,
 )
 from holotron.engine.grammar import Matcher
+from holotron.engine.log import TileStore
 from holotron.engine.runner import Runner
 from holotron.engine.sampler import Choice, Sampled, sample
 from holotron.engine.scheduler import Plan, Scheduler
@@ -52,12 +54,13 @@ class Core:
         self.config = config
         self.eos = frozenset(model.config.tokens.eos)
         self._never = never_sampled(model)
-        self._on_step = on_step
+        self._on_step = on_step or (lambda report: None)
         self._totals = EngineStats()
         self._speed = 0.0  # tokens per second, smoothed
         self.pools = allocate(model, config)
         self.context_limit = context_limit(model.config.decoder, config)
         self.sessions = Sessions(config, self.pools, self.context_limit)
+        self.tiles = TileStore()
         self.vision = VisionCache(model, config.vision_cache_bytes, config.vision_batch)
         self.runner = Runner(model, self.pools, self.vision)
         mamba = model.config.decoder.mamba
@@ -100,39 +103,41 @@ class Core:
         """The pieces are written: advance the memories, take the snapshots due here. Returns who is to be sampled
         for, with the vector to sample from."""
         due: list[tuple[Request, Tensor]] = []
-        for n, piece in enumerate(plan.pieces):
-            assert hidden_SD is not None
+        vectors = hidden_SD.unbind() if hidden_SD is not None else ()
+        for piece, vector in zip(plan.pieces, vectors, strict=True):
             request, sequence = piece.request, piece.request.sequence
-            memory = sequence.memory
-            memory.wrote(piece.end, self.version)
+            sequence.memory.wrote(piece.end, self.version)
             sequence.service += piece.count
-            computed = max(0, min(piece.end, request.prompt) - piece.start)
-            request.computed += computed
-            self._totals.computed_tokens += computed
-            wanted = [s for s in sequence.snapshots() if s.memory is None and s.position == piece.end]
+            if piece.start < request.prompt:
+                computed = min(piece.end, request.prompt) - piece.start
+                request.computed += computed
+                self._totals.computed_tokens += computed
+            places = [place for place in sequence.wanted() if place.position == piece.end]
             complete = sequence.pending == 0
-            if wanted or (complete and request.params.max_tokens == 0):
-                memory.hidden = hidden_SD[n].clone()
-            for snapshot in wanted:
-                self.sessions.keep(sequence, snapshot)
+            if places or (complete and request.params.max_tokens == 0):
+                sequence.memory.hidden = vector.clone()  # a view would keep the whole batch alive
+            for place in places:
+                self.sessions.keep(sequence, place)
             if complete:
-                due.append((request, hidden_SD[n]))
+                due.append((request, vector))
         for piece in plan.waiting_to_sample:
             hidden = piece.request.sequence.memory.hidden
-            assert hidden is not None
+            assert hidden is not None, "a sequence has nothing to compute and nothing to sample from"
             due.append((piece.request, hidden))
         return due
 
     def _choose(self, due: list[tuple[Request, Tensor]]) -> None:
         """Sample for everybody whose log is computed to its end, and append."""
-        for request in [request for request, _ in due if len(request.events) >= request.params.max_tokens]:
-            self.finish(request, "length")  # nothing was asked for but to compute the prompt
-        due = [(request, hidden) for request, hidden in due if not request.done]
-        if not due:
+        wanted: list[tuple[Request, Tensor]] = []
+        for request, vector in due:
+            if len(request.events) < request.params.max_tokens:
+                wanted.append((request, vector))
+            else:
+                self.finish(request, "length")  # nothing was asked for but to compute the prompt
+        if not wanted:
             return
-        logits_BV = self.runner.logits(torch.stack([hidden for _, hidden in due]))
-        requests = [request for request, _ in due]
-        sampled = self._sample(logits_BV, requests)
+        requests = [request for request, _ in wanted]
+        sampled = self._sample(self.runner.logits(torch.stack([vector for _, vector in wanted])), requests)
         for n, request in enumerate(requests):
             if not request.done:
                 self._accept(request, sampled.tokens[n], sampled.logprobs[n], sampled.top[n])
@@ -154,6 +159,10 @@ class Core:
 
     def _accept(self, request: Request, token: int, logprob: float, top: TopLogprobs) -> None:
         """A token was chosen; with a grammar, more may follow from it without a choice."""
+        if math.isnan(logprob):
+            request.sequence.memory.release()  # whatever it remembers is not a number either
+            self.finish(request, "error", error=HolotronError("the network computed NaN for this session"))
+            return
         if request.first_token_at is None:
             request.first_token_at = time.monotonic()
         self._append(request, token, logprob, top)
@@ -209,9 +218,11 @@ class Core:
         self._totals.iterations += 1
         prefill = sum(piece.count for piece in plan.prefills)
         self._speed += 0.1 * ((prefill + len(plan.decodes)) / max(seconds, 1e-6) - self._speed)
-        if self._on_step is not None:
-            finished = sum(piece.request.done for piece in plan.all)
+        finished = sum(piece.request.done for piece in plan.all)
+        try:
             self._on_step(StepReport(seconds, len(plan.all), len(plan.decodes), prefill, tiles, finished))
+        except Exception:
+            log.exception("on_step failed")
 
     # -------------------------------------------------------------------------------------------------- requests
 
@@ -222,8 +233,8 @@ class Core:
             raise InputError("there is nothing to continue: append something first")
         if len(sequence.log) >= self.context_limit and request.params.max_tokens > 0:
             raise CapacityError(f"the session is full: {len(sequence.log):,} tokens leave no room for a reply")
-        if len(self.scheduler.waiting) >= self.config.max_waiting:
-            raise Overloaded(f"{len(self.scheduler.waiting)} requests are waiting already", self.retry_after())
+        if self.scheduler.queue_length >= self.config.max_waiting:
+            raise Overloaded(f"{self.scheduler.queue_length} requests are waiting already", self.retry_after())
         self.sessions.wake(sequence)
         sequence.request = request
         request.prompt = len(sequence.log)
@@ -278,7 +289,7 @@ class Core:
         self.sessions.close(sequence)
 
     def retry_after(self) -> float:
-        """A guess when there will be room: what waits and runs now, at the speed of the last minute."""
+        """A guess when there will be room: what waits and runs now, at the speed of late."""
         ahead = sum(r.sequence.pending + r.params.max_tokens for r in self.scheduler.active())
         return min(60.0, max(1.0, ahead / max(1.0, self._speed)))
 
@@ -292,7 +303,7 @@ class Core:
 
     def prefetch(self, sequence: Sequence) -> None:
         """Compute what was appended before anybody asks for a reply, if there is nothing else to do."""
-        if sequence.request is None and sequence.pending > 1 and len(self.scheduler.waiting) < self.config.max_waiting:
+        if sequence.request is None and sequence.pending > 1 and self.scheduler.queue_length < self.config.max_waiting:
             params = SamplingParams(max_tokens=0)
             self.submit(Request(sequence, params, seed=0, text=TextStream(None), background=True))
 
@@ -333,7 +344,7 @@ class Core:
             evicted_sessions=sessions.evicted,
             version=self.version,
             running=len(self.scheduler.running),
-            waiting=len(self.scheduler.waiting),
+            waiting=self.scheduler.queue_length,
             sessions=len(sessions.open_ones),
             cached_sessions=len(sessions.cached),
             pages_used=pools.pages.used,
@@ -342,6 +353,7 @@ class Core:
             rows_total=pools.rows.slots,
             host_bytes_used=pools.host.used,
             vision_bytes_used=self.vision.bytes_used,
+            pixel_bytes_used=self.tiles.nbytes,
         )
 
     def check_when_idle(self) -> None:

@@ -35,7 +35,7 @@ from holotron.engine.api import (
 from holotron.engine.core import Core
 from holotron.engine.generation import Generation, Outbox
 from holotron.engine.grammar import GrammarCompiler, Matcher
-from holotron.engine.log import Log, TileStore
+from holotron.engine.log import Log
 from holotron.engine.sampler import mix64
 from holotron.engine.sequence import Request
 from holotron.engine.sequence import Sequence as Stream
@@ -66,7 +66,6 @@ class Engine:
         self.config = config or EngineConfig()
         self.workers = ThreadPoolExecutor(self.config.workers, thread_name_prefix="holotron-worker")
         self.core = Core(model, self.config, on_step)
-        self._tiles = TileStore()
         self._tokenizer = processor.tokenizer if processor is not None else None
         self._grammars = (
             GrammarCompiler(self._tokenizer, model.config.decoder.vocab, model.config.tokens.eos)
@@ -157,29 +156,42 @@ class Engine:
         content = Log()
         for part in as_parts(parts):
             content.extend(self._prepare(part))
+        self._check(content)
         return content
 
     def _prepare(self, part: Part) -> Log:
         if isinstance(part, Prompt):
-            return Log.of(part, self._tiles)
+            return Log.of(part, self.core.tiles)
         if isinstance(part, list | tuple):
-            return Log(self._checked(part))
+            if bad := [token for token in part if type(token) is not int]:
+                raise InputError(f"{bad[0]!r} is not a token id")
+            return Log(part)
         if self.processor is None:
             raise InputError("this engine has no processor: append token ids, not text or images")
         if isinstance(part, str):
             return Log(self.processor.encode_text(part))
         if isinstance(part, bytes | np.ndarray | Image.Image):
-            return Log.of(self.processor.encode_image(part), self._tiles)
+            return Log.of(self.processor.encode_image(part), self.core.tiles)
         raise InputError(f"cannot append a {type(part).__name__}: give text, token ids, an image or a Prompt")
 
-    def _checked(self, ids: Sequence[int]) -> Sequence[int]:
-        vocab, image = self.model.config.decoder.vocab, self.model.config.tokens.image
-        for token in ids:
-            if not isinstance(token, int) or not 0 <= token < vocab:
-                raise InputError(f"{token!r} is not a token id: they are whole numbers from 0 to {vocab - 1}")
-        if self.model.vision_model is not None and image in ids:
-            raise InputError(f"token {image} stands for an image; append the image itself")
-        return ids
+    def _check(self, content: Log) -> None:
+        """Nothing that the network cannot read may get into a batch: it would break the others' iteration too."""
+        config, eyes = self.model.config, self.model.vision_model is not None
+        if content.tiles and not eyes:
+            raise InputError(f"{config.name or 'this model'} has no vision tower: it reads text only")
+        shown = np.zeros(len(content), bool)
+        for span in content.tiles:
+            shown[span.start : span.end] = True
+            if span.count != config.image.tokens(*span.tile.pixels.shape[-2:]):
+                raise InputError("the image was cut for another model: its tiles make another number of tokens")
+        ids = np.array(content.ids, np.int64)
+        wrong = ids[~shown & ((ids < 0) | (ids >= config.decoder.vocab))]
+        if wrong.size:
+            raise InputError(
+                f"{wrong[0]} is not a token id of this model: they go from 0 to {config.decoder.vocab - 1}"
+            )
+        if eyes and (~shown & (ids == config.tokens.image)).any():
+            raise InputError(f"token {config.tokens.image} stands for an image; append the image itself")
 
     def compile(self, grammar: Grammar | None) -> Matcher | None:
         """A grammar ready for one generation; may take a while the first time. Call it from any thread."""
@@ -221,7 +233,7 @@ class Engine:
         self._stopped = True
         self._commands.put(lambda: None)
         self._thread.join()
-        self._obey(wait=False)  # what came too late for the loop
+        self._obey(wait=0.0)  # what came too late for the loop
         self.workers.shutdown(cancel_futures=True)
 
     def __enter__(self) -> Engine:
@@ -285,27 +297,32 @@ class Engine:
             raise EngineStopped("the engine is shutting down and accepts nothing new")
 
     def _loop(self) -> None:
-        checked = True  # nothing happened since the books were last compared
+        idle = checked = False
         while not self._stopped:
-            worked = self._obey(wait=checked)
+            # Not for long even when there is nothing to do: sessions expire.
+            worked = self._obey(wait=0.5 if checked else 0.05 if idle else 0.0)
             try:
                 worked = self.core.step() or worked
             except Exception as error:  # a bug; but the others' sessions must not die of it
                 log.exception("the scheduler failed; all requests are given up")
                 self.core.abort(HolotronError(f"the engine failed: {error}"))
             self._outbox.flush()
-            if not worked and not checked:
+            if worked:
+                idle = checked = False
+            elif not idle:
+                idle = True
+            elif not checked:
                 self.core.check_when_idle()
-            checked = not worked
+                checked = True
         self.core.abort(EngineStopped("the engine was closed"))
         self._outbox.flush()
-        self._obey(wait=False)
+        self._obey(wait=0.0)
 
-    def _obey(self, wait: bool) -> bool:
-        """Carry out what was asked; when there is nothing else to do, wait for it (not for long: sessions expire)."""
+    def _obey(self, wait: float) -> bool:
+        """Carry out what was asked; if nothing was, wait a while for it."""
         worked = False
         try:
-            command = self._commands.get(timeout=0.5) if wait else self._commands.get_nowait()
+            command = self._commands.get(timeout=wait) if wait else self._commands.get_nowait()
             while True:
                 command()
                 worked = True

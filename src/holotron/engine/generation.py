@@ -9,6 +9,7 @@ Leaving a loop early cancels the generation: a reader that went away is not comp
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
@@ -138,7 +139,7 @@ class Outbox:
     def flush(self) -> None:
         waiting, self._waiting = self._waiting, {}
         for loop, events in waiting.items():
-            if not loop.is_closed():
+            with contextlib.suppress(RuntimeError):  # the loop was closed: nobody reads any more
                 loop.call_soon_threadsafe(_set_all, events)
 
 

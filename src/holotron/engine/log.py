@@ -46,6 +46,10 @@ class TileStore:
     def __len__(self) -> int:
         return len(self._tiles)
 
+    @property
+    def nbytes(self) -> int:
+        return sum(tile.pixels.nbytes for tile in list(self._tiles.values()))
+
 
 @dataclass(frozen=True, slots=True)
 class TileSpan:

@@ -87,6 +87,15 @@ class Memory:
                 demand.kept_pages += 1
         return demand
 
+    def ready(self, upto: int) -> bool:
+        """Whether tokens up to `upto` can be written as it is: the usual case of a sequence that generates."""
+        state, pages = self.state, self.pages
+        if state is None or state.refs > 1:
+            return False
+        if not self._pools.has_attention:
+            return True
+        return upto <= len(pages) * self._pools.page_size and pages[-1].refs == 1
+
     def pin(self) -> None:
         """Bring everything to the device and keep it there."""
         assert not self.pinned

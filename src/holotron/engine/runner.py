@@ -65,9 +65,10 @@ class Runner:
         starts = np.concatenate([[0], lengths.cumsum()])
         owner = np.repeat(np.arange(len(pieces)), lengths)  # which piece a token belongs to
         positions = np.arange(starts[-1]) - starts[owner] + contexts[owner]
-        tables = np.zeros((len(pieces), max(len(memory.table) for memory in memories)), np.int32)
-        for table, memory in zip(tables, memories, strict=True):
-            table[: len(memory.table)] = memory.table
+        tables = np.zeros((len(pieces), max(len(memory.pages) for memory in memories)), np.int32)
+        for row, memory in zip(tables, memories, strict=True):
+            table = memory.table
+            row[: len(table)] = table
         if self._pools.has_attention:
             slots = tables[owner, positions // size].astype(np.int64) * size + positions % size
         else:

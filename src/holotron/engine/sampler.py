@@ -117,7 +117,8 @@ def _look_up(probs_BV: Tensor, choices: Sequence[Choice]) -> Tensor:
     # In float64 the sums are exact enough that the number, below 1 by at least 2^-32, never falls off the end.
     cumulative = probs_BV.cumsum(-1, dtype=torch.float64)
     numbers = _column([uniform(choice.seed, choice.index) for choice in choices], cumulative)
-    return torch.searchsorted(cumulative, numbers * cumulative[:, -1:], right=True)[:, 0]
+    index = torch.searchsorted(cumulative, numbers * cumulative[:, -1:], right=True)[:, 0]
+    return index.clamp_(max=probs_BV.shape[-1] - 1)  # off the end only if the row is not a number
 
 
 def _draw(logits_BV: Tensor, choices: Sequence[Choice]) -> Tensor:

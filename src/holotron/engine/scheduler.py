@@ -100,6 +100,10 @@ class Scheduler:
         else:
             del self.waiting[request]
 
+    @property
+    def queue_length(self) -> int:
+        return sum(not request.background for request in self.waiting)
+
     def active(self) -> list[Request]:
         return [*self.running, *self.waiting]
 
@@ -111,20 +115,24 @@ class Scheduler:
         order = sorted(self.running, key=lambda request: request.order)
         placed: set[Request] = set()
         budget = self._config.token_budget
+        prompts: list[Request] = []
         for request in order:
+            if request not in self.running:
+                continue  # it had to yield to one before it
             pending = request.sequence.pending
-            if pending == 0 and request in self.running:
+            if pending > 1 or request.sequence.memory.length == 0:
+                prompts.append(request)
+            elif pending == 0:
                 plan.waiting_to_sample.append(Piece(request, request.sequence.memory.length, 0))
                 placed.add(request)
-            elif request.is_decode and self._place(plan, plan.decodes, request, 1, order, placed):
+            elif self._place(plan, plan.decodes, request, 1, order, placed):
                 budget -= 1
-        for request in order:
-            if request.background and placed:
+        for request in prompts:
+            if budget == 0 or (request.background and placed):
                 break
-            if request in self.running and request not in placed and not request.is_decode and budget > 0:
-                count = self._piece(request, budget)
-                if self._place(plan, plan.prefills, request, count, order, placed):
-                    budget -= count
+            count = self._piece(request, budget)
+            if self._place(plan, plan.prefills, request, count, order, placed):
+                budget -= count
         return plan
 
     def _admit(self, plan: Plan) -> None:
@@ -164,7 +172,7 @@ class Scheduler:
             return False
         memory = request.sequence.memory
         piece = Piece(request, memory.length, count)
-        while not self._make_room(memory.demand(piece.end)):
+        while not memory.ready(piece.end) and not self._make_room(memory.demand(piece.end)):
             victim = next((r for r in reversed(order) if r in self.running and r not in placed | {request}), None)
             if victim is not None:
                 self._yield(victim)
@@ -199,7 +207,7 @@ class Scheduler:
         ahead = min(request.params.max_tokens - len(request.events), self._config.expected_tokens)
         demand = sequence.memory.demand(min(len(sequence.log) + max(1, ahead), self._context_limit))
         # Each snapshot to be taken on the way makes the live memory copy a row and perhaps a page.
-        copies = sum(snapshot.memory is None for snapshot in sequence.snapshots())
+        copies = len(sequence.wanted())
         demand.rows += copies
         demand.pages += copies if self._pools.has_attention else 0
         return demand

@@ -17,10 +17,22 @@ from holotron.errors import HolotronError
 
 @dataclass(eq=False, slots=True)
 class Snapshot:
-    """A position of a log worth returning to, and the memory there as soon as the computation has passed it."""
+    """A position of a log to return to, and the memory there as soon as the computation has passed it."""
 
     position: int
     memory: Memory | None = None
+
+    @property
+    def taken(self) -> bool:
+        return self.memory is not None
+
+
+@dataclass(eq=False, slots=True)
+class Junction:
+    """A position where this log parts from others. The memory there goes to the prefix cache, for all of them."""
+
+    position: int
+    taken: bool = False
 
 
 class Sequence:
@@ -31,8 +43,10 @@ class Sequence:
         self.log = Log()
         self.memory = Memory(pools)
         self.marks: dict[int, Snapshot] = {}
-        self.junctions: list[Snapshot] = []  # places the engine itself wants to return to; see `prefix`
+        self.prompt_end: Snapshot | None = None  # of a stateless request: where another reply would start
+        self.junctions: list[Junction] = []  # see `prefix`
         self.cached = cached  # nobody holds it: kept only because its log may be continued, dropped when room is needed
+        self.root = False  # the common beginning of several logs: forked, never continued
         self.closed = False
         self.fault: HolotronError | None = None  # an append that failed, to be told with the next call
         self.request: Request | None = None
@@ -45,12 +59,18 @@ class Sequence:
         return len(self.log) - self.memory.length
 
     def snapshots(self) -> list[Snapshot]:
-        return [*self.marks.values(), *self.junctions]
+        return [*self.marks.values(), *([self.prompt_end] if self.prompt_end is not None else [])]
+
+    def wanted(self) -> list[Snapshot | Junction]:
+        """Where the computation has to pause, because its memory is to be kept there."""
+        if not self.marks and not self.junctions and self.prompt_end is None:
+            return []  # nearly always, and asked in every iteration
+        places: list[Snapshot | Junction] = [*self.snapshots(), *self.junctions]
+        return [place for place in places if not place.taken]
 
     def next_cut(self) -> int:
-        """The next position at which the computation has to pause, because a snapshot is wanted there."""
         here, end = self.memory.length, len(self.log)
-        return min((s.position for s in self.snapshots() if s.memory is None and here < s.position < end), default=end)
+        return min((place.position for place in self.wanted() if here < place.position < end), default=end)
 
     def memories(self) -> list[Memory]:
         """All it holds: the live memory first."""
@@ -90,10 +110,6 @@ class Request:
     awaits: Awaited | None = None
     done: bool = False
 
-    @property
-    def is_decode(self) -> bool:
-        return self.sequence.pending == 1 and self.sequence.memory.length > 0
-
     def add(self, event: TokenEvent) -> None:
         self.events.append(event)
         self.fresh.append(event)
@@ -129,11 +145,11 @@ class Request:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Awaited:
-    """A snapshot that another request will take on its way."""
+    """A memory that another request will leave behind on its way."""
 
-    snapshot: Snapshot
+    place: Snapshot | Junction
     by: Request
 
     @property
     def coming(self) -> bool:
-        return self.snapshot.memory is None and not self.by.done
+        return not self.place.taken and not self.by.done

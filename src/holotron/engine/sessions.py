@@ -23,7 +23,7 @@ from holotron.engine.blocks import Pools
 from holotron.engine.log import BLOCK, Log
 from holotron.engine.memory import Memory
 from holotron.engine.prefix import Found, PrefixIndex
-from holotron.engine.sequence import Awaited, Request, Sequence, Snapshot
+from holotron.engine.sequence import Awaited, Junction, Request, Sequence, Snapshot
 from holotron.errors import CapacityError, InputError
 
 
@@ -39,6 +39,7 @@ class Sessions:
         self._config = config
         self._context_limit = context_limit
         self._numbers = itertools.count(1)
+        self._look_again = 0.0
 
     # ------------------------------------------------------------------------------------------------ open and close
 
@@ -72,8 +73,9 @@ class Sessions:
     def expired(self, now: float) -> list[Sequence]:
         """Sessions nobody has used for the configured time."""
         ttl = self._config.session_ttl
-        if ttl is None:
+        if ttl is None or now < self._look_again:
             return []
+        self._look_again = now + min(1.0, ttl / 4)  # not in every iteration
         return [s for s in self.open_ones.values() if s.request is None and now - s.used_at > ttl]
 
     def _room_for_sessions(self, count: int) -> None:
@@ -137,11 +139,15 @@ class Sessions:
 
     def fork(self, sequence: Sequence, ids: Parts[str]) -> list[Sequence]:
         """Sequences that share everything with this one until they differ."""
-        if taken := [id for id in ids if id in self.open_ones]:
-            raise InputError(f"there is already a session {taken[0]!r}")
+        if not ids:
+            raise InputError("fork into at least one session")
+        for n, id in enumerate(ids):
+            if id in self.open_ones or id in ids[:n]:
+                raise InputError(f"there is already a session {id!r}")
         self._room_for_sessions(len(ids))
         for id in ids:
             self.open_ones[id] = self._twin(sequence, id)
+            self.rest(self.open_ones[id])
         return [self.open_ones[id] for id in ids]
 
     def _twin(self, sequence: Sequence, id: str) -> Sequence:
@@ -175,11 +181,9 @@ class Sessions:
         sequence.used_at = time.monotonic()
         self.index.note(sequence)
         self.index.add(sequence, sequence.memory)
-        # Worth keeping of what the engine itself marked: the root shared with others, and the last prompt's end.
-        taken = [snapshot for snapshot in sequence.junctions if snapshot.memory is not None]
-        for snapshot in taken[1:-1]:
-            self._release(snapshot)
-        sequence.junctions = taken[:1] + taken[1:][-1:]
+        sequence.junctions.clear()
+        if sequence.prompt_end is not None and not sequence.prompt_end.taken:
+            sequence.prompt_end = None
         if sequence.cached:
             self.cached[sequence] = None
             while sum(other.nbytes for other in self.cached) > self._config.prefix_cache_bytes:
@@ -191,10 +195,17 @@ class Sessions:
         self.index.note(sequence)
         sequence.used_at = time.monotonic()
 
-    def keep(self, sequence: Sequence, snapshot: Snapshot) -> None:
-        """Keep the memory as it is now for a snapshot."""
-        snapshot.memory = sequence.memory.share()
-        self.index.add(sequence, snapshot.memory)
+    def keep(self, sequence: Sequence, place: Snapshot | Junction) -> None:
+        """Keep the memory as it is now."""
+        if isinstance(place, Snapshot):
+            place.memory = sequence.memory.share()
+            self.index.add(sequence, place.memory)
+        else:
+            place.taken = True
+            root = self.stateless(sequence.log.cut(0, place.position))
+            root.memory = sequence.memory.share()
+            root.root = True
+            self.rest(root)
 
     def evict(self) -> bool:
         """Drop the least recently used of the sequences nobody holds."""
@@ -240,50 +251,48 @@ class Sessions:
             if snapshot.position > upto:
                 self._release(snapshot)
                 del sequence.marks[number]
-        for snapshot in [s for s in sequence.junctions if s.position > upto]:
-            self._release(snapshot)
-            sequence.junctions.remove(snapshot)
 
-    # -------------------------------------------------------------------------------------------- stateless requests
+    # -------------------------------------------------------------------------------------------- common beginnings
 
     def resume(self, request: Request) -> bool:
-        """Give a stateless request what is known of its prompt. False: somebody is just computing it, wait for that."""
+        """Give a request that would have to begin at the beginning what is known of its log. False: somebody is just
+        computing that, wait for it."""
         sequence = request.sequence
-        if not sequence.cached or request.resumed:
+        if request.resumed or sequence.memory.length > 0:
             return True
         if request.awaits is not None and request.awaits.coming:
             return False
         found = self.index.find(sequence.log, self.version)
+        marks = (mark.position for mark in sequence.marks.values())
+        if found is not None and found.length > min(marks, default=found.length):
+            found = None  # the computation has to pass the session's own marks
         known = found.length if found is not None else 0
         junction, others = self.index.junction(sequence)
-        ahead = [other for other in others if _will_pass(other, junction)]
-        request.awaits = _best_ahead(sequence, ahead, junction, known)
-        if request.awaits is not None:
-            return False
+        if request.awaits is None:  # waiting once is enough: what comes may be gone again before it is used
+            ahead = [other for other in others if _will_pass(other, junction)]
+            request.awaits = _best_ahead(sequence, ahead, junction, known)
+            if request.awaits is not None:
+                return False
         if junction >= known + BLOCK:
-            sequence.junctions.append(Snapshot(junction))
+            sequence.junctions.append(Junction(junction))
         request.resumed = True
         if found is not None:
             self._adopt(sequence, found)
+            for place in sequence.wanted():
+                if place.position == sequence.memory.length:
+                    self.keep(sequence, place)
         request.cached = min(sequence.memory.length, request.prompt)
-        if sequence.memory.length < request.prompt:
-            # The end of the prompt: the next turn may render this reply differently, or ask for another one.
-            sequence.junctions.append(Snapshot(request.prompt))
+        if sequence.cached and sequence.memory.length < request.prompt:
+            # The next turn may render this reply differently, or ask for another one.
+            sequence.prompt_end = Snapshot(request.prompt)
         return True
 
     def _adopt(self, sequence: Sequence, found: Found) -> None:
         owner, memory = found.entry.sequence, found.entry.memory
-        if memory is owner.memory and memory.length == found.length and owner in self.cached:
-            # Nobody else holds it: continue it instead of a copy.
+        if memory is owner.memory and memory.length == found.length and owner in self.cached and not owner.root:
+            # Nobody else wants it: continue it instead of a copy.
             self.index.remove(memory)
             sequence.memory, owner.memory = owner.memory, sequence.memory
-            moved = [s for s in owner.junctions if s.memory is not None and s.position <= found.length]
-            for snapshot in moved:
-                assert snapshot.memory is not None
-                self.index.remove(snapshot.memory)
-                self.index.add(sequence, snapshot.memory)
-                owner.junctions.remove(snapshot)
-            sequence.junctions[:0] = moved
             sequence.service = max(sequence.service, owner.service)
             self.close(owner)
             return
@@ -304,22 +313,22 @@ def _will_pass(sequence: Sequence, position: int) -> bool:
 
 
 def _best_ahead(sequence: Sequence, ahead: list[Sequence], junction: int, known: int) -> Awaited | None:
-    """The longest part of this log that others are about to have computed: up to a snapshot they will take anyway (an
-    equal prompt's end), or up to the junction, where one is ordered from the first of them."""
+    """The longest part of this log that others are about to have computed: up to where they pause anyway (the end of an
+    equal prompt), or up to the junction, where the first of them is asked to."""
     best: Awaited | None = None
     for other in ahead:
         assert other.request is not None
         same = other.log.common(sequence.log, junction)
-        for snapshot in other.junctions:
-            least = best.snapshot.position + 1 if best is not None else junction
-            if snapshot.memory is None and least <= snapshot.position <= same:
-                best = Awaited(snapshot, other.request)
+        for place in other.wanted():
+            least = best.place.position + 1 if best is not None else junction
+            if least <= place.position <= same:
+                best = Awaited(place, other.request)
     if best is None and ahead and junction >= known + BLOCK:
-        snapshot = Snapshot(junction)
-        ahead[0].junctions.append(snapshot)
+        place = Junction(junction)
+        ahead[0].junctions.append(place)
         assert ahead[0].request is not None
-        best = Awaited(snapshot, ahead[0].request)
-    return best if best is not None and best.snapshot.position >= known + BLOCK else None
+        best = Awaited(place, ahead[0].request)
+    return best if best is not None and best.place.position >= known + BLOCK else None
 
 
 def describe(sequence: Sequence) -> SessionInfo:

@@ -16,7 +16,7 @@ _EYES = ("vision_model.", "mlp1.")
 def load_weights(model: Holotron, tensors: Mapping[str, Tensor]) -> bool:
     """Copy tensors over the parameters of the same names; all of them or, if one does not fit, none. Tells whether the
     vision side was among them."""
-    own = dict(model.named_parameters()) | dict(model.named_buffers())
+    own = dict(model.named_parameters(remove_duplicate=False)) | dict(model.named_buffers())
     for name, tensor in tensors.items():
         if name not in own:
             raise CheckpointError(f"the model has no parameter {name!r}")
