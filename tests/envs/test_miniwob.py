@@ -370,5 +370,20 @@ def test_a_killed_renderer_is_a_fault_and_the_next_reset_works(run, pool):
     assert "button" in run(main())
 
 
+def test_seeds_that_repeat_each_others_digits_are_different_episodes(run, pool):
+    """The pages' generator repeats its key: without care, 2 and 222222 would be one and the same episode."""
+
+    async def goals():
+        environment = await pool.acquire()
+        found = []
+        for seed in (2, 22, 222222):
+            await environment.reset(Task("miniwob", "enter-text", seed=seed))
+            found.append(environment.task.goal)
+        await pool.release(environment)
+        return found
+
+    assert len(set(run(goals()))) == 3
+
+
 def test_pages_that_carry_state_over_are_known_tasks():
     assert set(task_names(unregistered=True)) >= CARRIES_OVER

@@ -288,7 +288,7 @@ def test_navigation_is_held_to_the_list_and_the_agent_is_told(run, browse, site,
 
 
 @pytest.mark.browser
-def test_a_start_page_that_must_not_or_does_not_open(run, browsers):
+def test_a_start_page_that_must_not_or_does_not_open(run, browsers, site):
     async def main(url):
         environment = await browsers.acquire()
         try:
@@ -300,5 +300,7 @@ def test_a_start_page_that_must_not_or_does_not_open(run, browsers):
         run(main("file:///etc/passwd"))
     with pytest.raises(ConfigError, match="no start_url"):
         run(main(None))
+    with pytest.raises(ConfigError, match=r"localhost is at a private address.*List the site"):
+        run(main(site.url("/").replace("127.0.0.1", "localhost")))
     with pytest.raises(EnvironmentFault, match="did not open"):
-        run(main("http://127.0.0.1:9/"))
+        run(main("https://no-such-host.invalid/"))

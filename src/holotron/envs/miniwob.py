@@ -234,7 +234,8 @@ class MiniWobEnvironment:
         if self._lease is None or not self._lease.alive or self._loads >= LOADS_PER_CONTEXT:
             await self._open()
         limit = int(self._options.time_limit * 1000) if self._options.time_limit else NO_LIMIT
-        arguments = json.dumps([str(task.seed), limit, task.options.get("mode"), *ACTION_TIME])
+        # The pages' generator repeats its key, so that without a mark at the end 2 and 222222 would be the same seed.
+        arguments = json.dumps([f"{task.seed}/", limit, task.options.get("mode"), *ACTION_TIME])
         in_place = self._loaded == task.name and task.name not in CARRIES_OVER
         self._loaded = None  # until the start has gone well
         await self._open_tab.move(0, 0)  # nothing is hovered at the start

@@ -93,8 +93,9 @@ class WebEnvironment:
         self._session = await Session.open(self._browsers, self._options)
         await self._session.goto(url)
         observation = await self.observe()
-        refused = f"Blocked: {urlsplit(url).hostname} is" in observation.note  # the page shown is the guard's own
-        if refused or observation.url.startswith("chrome-error:"):
+        if f"Blocked: {urlsplit(url).hostname} is" in observation.note:  # the page shown is the guard's own
+            raise ConfigError(f"The start page {url} is not allowed. {observation.note} List the site as allowed.")
+        if observation.url.startswith("chrome-error:"):
             raise EnvironmentFault(f"The start page {url} did not open. {observation.note}")
         return observation
 
