@@ -3,7 +3,7 @@
     python benchmarks/load_server.py [--sessions 100] [--minutes 5] [--model tiny]
 
 Starts `holotron serve` as a process of its own. Each client opens a session and, step after step, sends a picture and
-some text and gets a reply constrained to JSON; now and then it forks, rewinds, disconnects in the middle of a stream, or
+some text and gets a reply constrained to JSON; now and then it forks, rewinds, leaves in the middle of a stream, or
 closes and starts over, and some requests are stateless. Every ten seconds the server's memory, pools and queue are
 sampled. At the end everything is closed, and what is still held is a leak.
 """

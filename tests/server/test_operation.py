@@ -179,10 +179,18 @@ def test_without_a_model_it_serves_something_and_says_so() -> None:
         assert 0 < response.usage.completion_tokens < 30_000
 
 
-def test_a_start_that_cannot_work_says_why() -> None:
-    command = [sys.executable, "-m", "holotron.cli.main", "serve", "--server.port", "0", "no-such-preset"]
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["no-such-preset", "--server.port", "0"], "neither a folder"),
+        (["tiny", "--server.port", "{port}"], "cannot listen"),
+    ],
+)
+def test_a_start_that_cannot_work_says_why(server: ServerProcess, flags: list[str], message: str) -> None:
+    words = [flag.format(port=server.port) for flag in flags]
+    command = [sys.executable, "-m", "holotron.cli.main", "serve", *words]
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
     assert done.returncode == 2, done.stderr
-    assert "neither a folder" in done.stderr.splitlines()[-1]
+    assert message in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr

@@ -37,6 +37,7 @@ def serve(
     """
     try:
         from holotron.server import layers
+        from holotron.server.run import serve as run
     except ImportError as error:
         raise MissingDependency.extra(error.name or "fastapi", "serve") from None
 
@@ -62,8 +63,6 @@ def serve(
     if dry_run:
         print(_listing(resolved))
         return
-    from holotron.server.run import serve as run
-
     run(resolved.settings)
 
 

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Literal
 
+import llguidance
+
 from holotron.engine.api import Grammar
 from holotron.errors import InputError
 from holotron.model.processor import ChatTemplate
@@ -66,8 +68,6 @@ def _after_reasoning(rules: str, thinking: bool, opens_reasoning: bool) -> Gramm
 
 def _regex_term(pattern: str) -> str:
     try:
-        import llguidance
-
         return f"/{llguidance.regex_to_lark(pattern)}/"
     except ValueError as error:
         raise InputError(f"the regex is malformed: {error}") from None

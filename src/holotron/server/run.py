@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import socket
+import threading
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import torch
 import uvicorn
@@ -19,7 +20,7 @@ from fastapi import FastAPI
 from holotron.engine.api import EngineConfig
 from holotron.engine.engine import Engine
 from holotron.engine.plan import Planner
-from holotron.errors import HolotronError
+from holotron.errors import ConfigError, HolotronError
 from holotron.model.config import ModelConfig
 from holotron.model.loading import bundled_folder, load_model, model_config
 from holotron.model.processor import ImageLimits, Processor, PromptLimits
@@ -116,19 +117,26 @@ class Server(uvicorn.Server):
                 return True
         return await super().on_tick(counter) or self._service.stage == "failed"
 
-    def _log_started_message(self, listeners: Any) -> None:
-        host, port = listeners[0].getsockname()[:2]
-        log.info("listening", extra={"fields": {"url": f"http://{host}:{port}/v1", "port": port}})
+
+def listen(host: str, port: int) -> socket.socket:
+    """Take the port before anything else: a model should not be loaded for a server that cannot listen."""
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}") from None
 
 
 def serve(settings: Settings) -> None:
     logs.set_up(settings.server.log_format, settings.server.log_level)
     service = Service(settings)
     failure: list[BaseException] = []
+    listener = listen(settings.server.host, settings.server.port)
+    host, port = listener.getsockname()[:2]
+    log.info("listening", extra={"fields": {"url": f"http://{host}:{port}/v1", "port": port}})
 
-    async def come_up() -> None:
+    def come_up() -> None:
         try:
-            service.become_ready(await asyncio.to_thread(load, settings, service))
+            service.become_ready(load(settings, service))
             log.info("ready")
         except BaseException as error:
             failure.append(error)
@@ -136,17 +144,15 @@ def serve(settings: Settings) -> None:
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        coming_up = asyncio.create_task(come_up())
+        # A daemon, so that a signal ends the process even while it loads.
+        threading.Thread(target=come_up, name="holotron-loading", daemon=True).start()
         yield
-        await coming_up
         if service.loaded is not None:
             await asyncio.to_thread(service.loaded.engine.close)
         await service.fetcher.close()
 
     config = uvicorn.Config(
         create_app(service, lifespan),
-        host=settings.server.host,
-        port=settings.server.port,
         log_config=None,
         access_log=False,
         server_header=False,
@@ -154,6 +160,6 @@ def serve(settings: Settings) -> None:
         lifespan="on",
         timeout_graceful_shutdown=2,
     )
-    Server(config, service).run()
+    Server(config, service).run(sockets=[listener])
     if failure:
         raise failure[0] if isinstance(failure[0], HolotronError) else RuntimeError("loading failed") from failure[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar
@@ -72,19 +73,21 @@ class Service:
 
     async def with_images(self, messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Messages whose image addresses have been fetched. Data URLs stay as they are: decoding is for a worker."""
-        fetched = []
-        for message in messages:
-            content = message.get("content")
-            if isinstance(content, list):
-                message = message | {"content": [await self._with_image(part) for part in content]}
-            fetched.append(message)
-        return fetched
+        parts = [
+            part for message in messages if isinstance(message.get("content"), list) for part in message["content"]
+        ]
+        shown = [part for part in parts if "image_url" in part]
+        if len(shown) > (limit := self.settings.images.max_per_request):
+            raise ApiError(400, f"the request has {len(shown)} images; the limit is {limit}", param="messages")
+        remote = [part for part in shown if _address(part)[:5].lower() != "data:"]
+        pictures = await asyncio.gather(*(self.fetcher.fetch(_address(part)) for part in remote))
+        for part, picture in zip(remote, pictures, strict=True):
+            part.clear()
+            part.update({"type": "image", "image": picture})
+        return list(messages)
 
-    async def _with_image(self, part: dict[str, Any]) -> dict[str, Any]:
-        if "image_url" not in part:
-            return part
-        address = part["image_url"]
-        url = address["url"] if isinstance(address, dict) else address
-        if url[:5].lower() == "data:":
-            return part
-        return {"type": "image", "image": await self.fetcher.fetch(url)}
+
+def _address(part: dict[str, Any]) -> str:
+    address = part["image_url"]
+    url: str = address["url"] if isinstance(address, dict) else address
+    return url
