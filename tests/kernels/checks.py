@@ -31,6 +31,8 @@ import holotron.kernels.linear.reference as linear_reference
 import holotron.kernels.linear.triton as linear_triton
 import holotron.kernels.norm.reference as norm_reference
 import holotron.kernels.norm.triton as norm_triton
+import holotron.kernels.rotary.reference as rotary_reference
+import holotron.kernels.rotary.triton as rotary_triton
 import holotron.kernels.scan.reference as scan_reference
 import holotron.kernels.scan.triton as scan_triton
 from holotron.kernels.layout import Layout, Snapshot
@@ -166,6 +168,19 @@ def check_norms(bench: Bench) -> Iterator[Result]:
         reference = norm_reference.gated_rms_norm(*wide(y, gate, weight), s.groups, 1e-5)
         assert isinstance(reference, Tensor)
         yield f"gated_rms_norm {dtype}", error(out, reference), TOLERANCE[dtype]
+
+
+def check_rotary(bench: Bench) -> Iterator[Result]:
+    """Angles are fp32, so the reference takes them in fp32 too: at position 100,000 the last bit is 0.008 radians."""
+    for dtype in (FP32, bench.half):
+        q, k = (bench.normal(7, 2 * heads * 32, dtype=dtype)[:, : heads * 32] for heads in (12, 3))
+        q, k = q.unflatten(-1, (12, 32)), k.unflatten(-1, (3, 32))
+        weights = [bench.normal(32, dtype=dtype, shift=1.0) for _ in range(2)]
+        at = torch.tensor([0, 1, 2, 77, 1000, 9999, 100_000], device=bench.device)
+        found = rotary_triton.norm_and_rotate(q, k, *weights, 1e-6, at, 1e6)
+        wanted = rotary_reference.norm_and_rotate(*(t.float() for t in (q, k, *weights)), 1e-6, at, 1e6)
+        for name, ours, theirs in zip(("queries", "keys"), found, wanted, strict=True):
+            yield f"norm_and_rotate {dtype}: {name}", error(ours, theirs), 2 * TOLERANCE[dtype]
 
 
 def check_quantized(bench: Bench) -> Iterator[Result]:
@@ -351,6 +366,7 @@ def check_attention(bench: Bench) -> Iterator[Result]:
 
 CHECKS: dict[str, Callable[[Bench], Iterator[Result]]] = {
     "norms": check_norms,
+    "rotary": check_rotary,
     "quantized": check_quantized,
     "product": check_product,
     "conv": check_conv,

@@ -12,10 +12,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from holotron.kernels.dispatch import multiprocessors, next_power_of_two, roomy
+from holotron.kernels.dispatch import multiprocessors, next_power_of_two
 from holotron.kernels.layout import Layout
 
 BLOCK = 64  # tokens per step
+STAGES = 5  # two for the page table, two blocks of keys and values on their way, one at work
 LOG2E: tl.constexpr = tl.constexpr(1.4426950408889634)
 
 
@@ -168,9 +169,9 @@ def _join(part_ptr, weight_ptr, out_ptr, HEAD_DIM: tl.constexpr, SPLITS: tl.cons
 
 
 def splits_for(sequences: int, kv_heads: int, most_tokens: int, device: torch.device) -> int:
-    """Parts per context: enough programs to balance contexts of different lengths over the GPU (about 16 for each
+    """Parts per context: enough programs to balance contexts of different lengths over the GPU (about 32 for each
     multiprocessor), but no part shorter than four blocks."""
-    wanted = triton.cdiv(16 * multiprocessors(device), sequences * kv_heads)
+    wanted = triton.cdiv(32 * multiprocessors(device), sequences * kv_heads)
     return max(1, min(wanted, triton.cdiv(most_tokens, 4 * BLOCK), 64))
 
 
@@ -208,7 +209,7 @@ def attend_tokens(q_THD: Tensor, keys: Tensor, values: Tensor, out_THD: Tensor, 
         layout.page_size % BLOCK == 0,
         packed,
         q_THD.is_cuda,
-        3 if roomy(q_THD.device) else 2,
+        STAGES,
         num_warps=4,
     )
     if splits > 1:

@@ -13,6 +13,7 @@ from holotron.kernels.attention.triton_decode import LOG2E, locate
 from holotron.kernels.dispatch import roomy
 from holotron.kernels.layout import Layout
 
+TILE = 64  # queries per program: two programs share a multiprocessor, one multiplies while the other takes exponents
 BLOCK = 64  # keys per step
 
 
@@ -136,8 +137,7 @@ def attend_prompts(q_THD: Tensor, keys: Tensor, values: Tensor, out_THD: Tensor,
     """Every token after the decodes looks at its sequence's context and the tokens before it in its piece."""
     _, heads, head_dim = q_THD.shape
     sixteen_bit = q_THD.element_size() == 2
-    tile = 128 if sixteen_bit and roomy(q_THD.device) else 64
-    tiles = layout.tiles(tile)
+    tiles = layout.tiles(TILE)
     _prefill[(heads, tiles.shape[1])](
         q_THD,
         keys,
@@ -158,9 +158,9 @@ def attend_prompts(q_THD: Tensor, keys: Tensor, values: Tensor, out_THD: Tensor,
         heads,
         keys.shape[2],
         head_dim,
-        tile,
+        TILE,
         BLOCK if sixteen_bit else 32,
         layout.page_size % BLOCK == 0,
-        3 if sixteen_bit and roomy(q_THD.device) else 1,
-        num_warps=tile // 16,
+        1 if not sixteen_bit else 5 if roomy(q_THD.device) else 3,
+        num_warps=4,
     )

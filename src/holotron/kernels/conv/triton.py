@@ -51,7 +51,6 @@ def _causal_conv(
     num_tiles,
     channels,
     stride_x,
-    stride_weight,
     stride_r,
     stride_k,
     TILE: tl.constexpr,
@@ -59,8 +58,8 @@ def _causal_conv(
     HAS_BIAS: tl.constexpr,
     HAS_STATE: tl.constexpr,
 ):
-    unit = tl.program_id(0)
-    channel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    channel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)  # neighbours in memory run side by side
+    unit = tl.program_id(1)
     inside = channel < channels
     sequence = unit
     begin = 0
@@ -75,11 +74,12 @@ def _causal_conv(
     x_ptr += start * stride_x + channel
     out_ptr += (start + begin) * channels + channel
 
-    weight_ptr += channel * stride_weight
-    w0 = tl.load(weight_ptr, inside, other=0.0).to(tl.float32)
-    w1 = tl.load(weight_ptr + 1, inside, other=0.0).to(tl.float32)
-    w2 = tl.load(weight_ptr + 2, inside, other=0.0).to(tl.float32)
-    w3 = tl.load(weight_ptr + 3, inside, other=0.0).to(tl.float32)
+    # The four taps of a channel are neighbours in memory: load them together, then part them.
+    tap = 2 * tl.arange(0, 2)[None, :, None] + tl.arange(0, 2)[None, None, :]
+    taps = tl.load(weight_ptr + channel[:, None, None] * 4 + tap, inside[:, None, None], other=0.0).to(tl.float32)
+    even, odd = tl.split(taps)
+    w0, w2 = tl.split(even)
+    w1, w3 = tl.split(odd)
     bias = tl.zeros([BLOCK], tl.float32)
     if HAS_BIAS:
         bias = tl.load(bias_ptr + channel, inside, other=0.0).to(tl.float32)
@@ -134,9 +134,9 @@ def causal_conv(
     marks = layout.marks if prefill else (layout.rows_S,) * 3
     state = state_RKC if state_RKC is not None else x_TC[None]
     block = 512  # eight channels (16 bytes) per thread
-    _causal_conv[(decodes + tiles.shape[1], triton.cdiv(channels, block))](
+    _causal_conv[(triton.cdiv(channels, block), decodes + tiles.shape[1])](
         x_TC,
-        weight_CK,
+        weight_CK.contiguous(),
         x_TC if bias_C is None else bias_C,
         state,
         out,
@@ -148,7 +148,6 @@ def causal_conv(
         tiles.shape[1],
         channels,
         x_TC.stride(0),
-        weight_CK.stride(0),
         state.stride(0),
         state.stride(1),
         TILE if prefill else 1,

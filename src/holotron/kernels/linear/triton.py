@@ -9,6 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from holotron.kernels.dispatch import two_powers
 from holotron.kernels.linear.reference import FP8, FP8_MAX, SMALLEST, Quantized
 
 _MAX: tl.constexpr = tl.constexpr(FP8_MAX)
@@ -27,28 +28,36 @@ def to_fp8(y, scale):
 
 
 @triton.jit
-def _quantize(x_ptr, out_ptr, scale_ptr, stride, WIDTH: tl.constexpr, BLOCK: tl.constexpr, RELU2: tl.constexpr):
-    """One row: find its largest magnitude, then scale and round it. The second read comes from the cache."""
+def _activated(x_ptr, FIRST: tl.constexpr, SIZE: tl.constexpr, WIDTH: tl.constexpr, RELU2: tl.constexpr):
+    column = FIRST + tl.arange(0, SIZE)
+    x = tl.load(x_ptr + column, column < WIDTH, other=0.0).to(tl.float32)
+    if RELU2:
+        x = tl.maximum(x, 0.0)
+        x = x * x
+    return x
+
+
+@triton.jit
+def _quantize(
+    x_ptr, out_ptr, scale_ptr, stride,
+    WIDTH: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, RELU2: tl.constexpr,
+):  # fmt: skip
+    """One row, held in registers as two powers of two (20480 = 16384 + 4096): its scale, then its rounded values."""
     row = tl.program_id(0).to(tl.int64)
     x_ptr += row * stride
     out_ptr += row * WIDTH
-    largest = tl.zeros([BLOCK], tl.float32)
-    for begin in range(0, WIDTH, BLOCK):
-        column = begin + tl.arange(0, BLOCK)
-        x = tl.load(x_ptr + column, column < WIDTH, other=0.0).to(tl.float32)
-        largest = tl.maximum(largest, x if RELU2 else tl.abs(x))
-    top = tl.max(largest, axis=0)
-    if RELU2:
-        top = top * top
-    scale = scale_of(top)
-    for begin in range(0, WIDTH, BLOCK):
-        column = begin + tl.arange(0, BLOCK)
-        x = tl.load(x_ptr + column, column < WIDTH, other=0.0).to(tl.float32)
-        if RELU2:
-            x = tl.maximum(x, 0.0)
-            x = x * x
-        tl.store(out_ptr + column, to_fp8(x, scale), column < WIDTH)
+    left = _activated(x_ptr, 0, LEFT, WIDTH, RELU2)
+    largest = tl.max(tl.abs(left), axis=0)
+    if RIGHT > 0:
+        right = _activated(x_ptr, LEFT, RIGHT, WIDTH, RELU2)
+        largest = tl.maximum(largest, tl.max(tl.abs(right), axis=0))
+    scale = scale_of(largest)
     tl.store(scale_ptr + row, scale)
+    column = tl.arange(0, LEFT)
+    tl.store(out_ptr + column, to_fp8(left, scale), column < WIDTH)
+    if RIGHT > 0:
+        column = LEFT + tl.arange(0, RIGHT)
+        tl.store(out_ptr + column, to_fp8(right, scale), column < WIDTH)
 
 
 @triton.jit
@@ -63,7 +72,9 @@ def _quantize_rows(x_TI: Tensor, relu2: bool) -> Quantized:
     out = torch.empty(x_TI.shape, dtype=FP8, device=x_TI.device)
     scale = torch.empty((rows, 1), dtype=torch.float32, device=x_TI.device)
     if rows:
-        _quantize[(rows,)](x_TI, out, scale, x_TI.stride(0), width, 4096, relu2, num_warps=8)
+        left, right = two_powers(width)
+        warps = min(max(left // 1024, 1), 16)
+        _quantize[(rows,)](x_TI, out, scale, x_TI.stride(0), width, left, right, relu2, num_warps=warps)
     return Quantized(out, scale)
 
 

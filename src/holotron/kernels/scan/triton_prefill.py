@@ -3,7 +3,7 @@
 A program walks one sequence for one head, CHUNK tokens at a time, with the head's state in registers. The textbook form
 runs the chunks in parallel and passes states through device memory in five launches; with 128 heads there is enough
 parallelism without that, and a chunk's state is larger than the inputs that made it, so not writing it saves most of
-the traffic. The price is that each head multiplies C B^T for itself instead of sharing it with its group.
+the traffic. A first, small kernel computes what needs no state: the decays, and C B^T, which a group's heads share.
 
 Per chunk, with a_t = dt_t A summed from the chunk's start (s_t):
     y_t   = exp(s_t) S C_t + sum_{u<=t} exp(s_t - s_u) dt_u (C_t . B_u) x_u + D x_t
@@ -32,67 +32,110 @@ BLOCK_H = 16  # heads per program of the first kernel
 
 
 @triton.jit(do_not_specialize=["num_spans"], do_not_specialize_on_alignment=["spans_ptr"])
-def _decays(
+def _prepare(
     dt_ptr,
     dt_bias_ptr,
     A_ptr,
+    B_ptr,
+    C_ptr,
     spans_ptr,
     upto_ptr,
     into_ptr,
+    product_ptr,
     num_spans,
     tokens,
     stride_dt,
+    stride_b,
+    stride_c,
     HEADS: tl.constexpr,
+    GROUPS: tl.constexpr,
+    N: tl.constexpr,
     CHUNK: tl.constexpr,
     BLOCK_H: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):
-    """For every token, as powers of two: the decay from its chunk's start up to and with it (`upto`), and the same less
-    its step size (`into`), so that exp2(upto[t] - into[u]) = decay from u to t, times dt[u]."""
+    """What needs no state, for one chunk. A group's C B^T, [t, u]. For a block of heads and every token, as powers of
+    two: the decay from the chunk's start up to and with it (`upto`), and the same less its step size (`into`), so that
+    exp2(upto[t] - into[u]) = decay from u to t, times dt[u]."""
     span = tl.program_id(0)
     first = tl.load(spans_ptr + span).to(tl.int64)
     count = tl.load(spans_ptr + num_spans + span)
-    within = tl.arange(0, CHUNK)
-    head = tl.program_id(1) * BLOCK_H + tl.arange(0, BLOCK_H)
-    real = (within < count)[:, None] & (head < HEADS)[None, :]
-    dt = tl.load(dt_ptr + (first + within)[:, None] * stride_dt + head[None, :], real, other=0.0).to(tl.float32)
-    dt = softplus(dt + tl.load(dt_bias_ptr + head, head < HEADS, other=0.0).to(tl.float32)[None, :])
-    A = tl.load(A_ptr + head, head < HEADS, other=0.0).to(tl.float32) * LOG2E
-    upto = tl.cumsum(dt * A[None, :], axis=0)
-    at = head[None, :] * tokens.to(tl.int64) + (first + within)[:, None]
-    tl.store(upto_ptr + at, upto, real)
-    tl.store(into_ptr + at, upto - tl.log2(dt), real)
+    t = tl.arange(0, CHUNK)
+    real = t < count
+    if tl.program_id(1) < GROUPS:
+        group = tl.program_id(1)
+        n = group * N + tl.arange(0, N)
+        C = tl.load(C_ptr + (first + t)[:, None] * stride_c + n[None, :], real[:, None], other=0.0)
+        B = tl.load(B_ptr + (first + t)[None, :] * stride_b + n[:, None], real[None, :], other=0.0)
+        product = tl.dot(C, B, input_precision=PRECISION)
+        at = (group * tokens.to(tl.int64) + first + t)[:, None] * CHUNK + t[None, :]
+        tl.store(product_ptr + at, product.to(product_ptr.dtype.element_ty), real[:, None])
+    else:
+        head = (tl.program_id(1) - GROUPS) * BLOCK_H + tl.arange(0, BLOCK_H)
+        some = real[:, None] & (head < HEADS)[None, :]
+        dt = tl.load(dt_ptr + (first + t)[:, None] * stride_dt + head[None, :], some, other=0.0).to(tl.float32)
+        dt = softplus(dt + tl.load(dt_bias_ptr + head, head < HEADS, other=0.0).to(tl.float32)[None, :])
+        A = tl.load(A_ptr + head, head < HEADS, other=0.0).to(tl.float32) * LOG2E
+        upto = tl.cumsum(dt * A[None, :], axis=0)
+        place = head[None, :] * tokens.to(tl.int64) + (first + t)[:, None]
+        tl.store(upto_ptr + place, upto, some)
+        tl.store(into_ptr + place, upto - tl.log2(dt), some)
 
 
 @triton.jit
-def _rows(
-    state_PN,
-    mix_QQ,
-    B_QN,
-    C_QN,
-    from_start_Q,
-    to_end_Q,
-    over_chunk,
-    x_ptr,
-    y_ptr,
-    clamped_Q,
-    real_Q,
-    stride_x,
-    stride_y,
-    first,
-    SIZE: tl.constexpr,
-    HEAD_DIM: tl.constexpr,
-    PRECISION: tl.constexpr,
-    CHUNK: tl.constexpr,
-):
-    """One chunk for SIZE rows of the head's state: write their y, return the new rows."""
-    p = first + tl.arange(0, SIZE)[None, :]
-    x = tl.load(x_ptr + clamped_Q[:, None] * stride_x + p, p < HEAD_DIM, other=0.0)
+def _output(C_QN, state_PN, from_start_Q, mix_QQ, x_QP, PRECISION: tl.constexpr):
+    """What the state before the chunk and the chunk's own tokens give."""
     y = tl.dot(C_QN, tl.trans(state_PN.to(C_QN.dtype)), input_precision=PRECISION) * from_start_Q[:, None]
-    y = tl.dot(mix_QQ, x, acc=y, input_precision=PRECISION)
-    y_at = y_ptr + tl.arange(0, CHUNK)[:, None] * stride_y + p
-    tl.store(y_at, y.to(y_ptr.dtype.element_ty), real_Q[:, None] & (p < HEAD_DIM))
-    inputs = (x.to(tl.float32) * to_end_Q[:, None]).to(x.dtype)
-    return tl.dot(tl.trans(inputs), B_QN, acc=state_PN * over_chunk, input_precision=PRECISION)
+    return tl.dot(mix_QQ, x_QP, acc=y, input_precision=PRECISION)
+
+
+@triton.jit
+def _chunk(
+    state0, state1, state2, x_ptr, y_ptr, B_ptr, C_ptr, upto_ptr, into_ptr, product_ptr, D, count, first,
+    stride_x, stride_b, stride_c, STRIDE_Y: tl.constexpr, HEAD_DIM: tl.constexpr, N: tl.constexpr,
+    SIZE0: tl.constexpr, SIZE1: tl.constexpr, SIZE2: tl.constexpr,
+    CHUNK: tl.constexpr, FULL: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """One chunk of CHUNK tokens (or, if not FULL, of `count`) at the pointers given: write y, return the new states."""
+    t = tl.arange(0, CHUNK)
+    n = tl.arange(0, N)
+    p0 = first + tl.arange(0, SIZE0)[None, :]
+    p1 = first + SIZE0 + tl.arange(0, SIZE1)[None, :]
+    p2 = first + SIZE0 + SIZE1 + tl.arange(0, SIZE2)[None, :]
+    # Past the end, the last token is read again, with weight zero.
+    at = t if FULL else tl.minimum(t, count - 1)
+    upto = tl.load(upto_ptr + at)
+    into = tl.load(into_ptr + t) if FULL else tl.load(into_ptr + t, t < count, other=float("inf"))
+    over_chunk = tl.load(upto_ptr + (CHUNK if FULL else count) - 1)
+    C = tl.load(C_ptr + at[:, None] * stride_c + n[None, :])
+    B = tl.load(B_ptr + at[:, None] * stride_b + n[None, :])
+    product = tl.load(product_ptr + at[:, None] * CHUNK + t[None, :])
+    x0 = tl.load(x_ptr + at[:, None] * stride_x + p0, p0 < HEAD_DIM, other=0.0)
+    x1 = tl.load(x_ptr + at[:, None] * stride_x + p1, p1 < HEAD_DIM, other=0.0)
+    x2 = tl.load(x_ptr + at[:, None] * stride_x + p2, p2 < HEAD_DIM, other=0.0)
+
+    weight = tl.exp2(tl.where(t[:, None] >= t[None, :], upto[:, None] - into[None, :], float("-inf")))
+    mix = product * weight + tl.where(t[:, None] == t[None, :], D, 0.0)  # D x_t comes along
+    mix = mix.to(C.dtype)
+    from_start = tl.exp2(upto)
+    to_end = tl.exp2(over_chunk - into)
+    over = tl.exp2(over_chunk)
+    # Step by step for all tiles, not tile by tile: they share barriers, and their products overlap.
+    inputs0 = (x0.to(tl.float32) * to_end[:, None]).to(C.dtype)
+    inputs1 = (x1.to(tl.float32) * to_end[:, None]).to(C.dtype)
+    inputs2 = (x2.to(tl.float32) * to_end[:, None]).to(C.dtype)
+    y0 = _output(C, state0, from_start, mix, x0, PRECISION)
+    y1 = _output(C, state1, from_start, mix, x1, PRECISION)
+    y2 = _output(C, state2, from_start, mix, x2, PRECISION)
+    state0 = tl.dot(tl.trans(inputs0), B, acc=state0 * over, input_precision=PRECISION)
+    state1 = tl.dot(tl.trans(inputs1), B, acc=state1 * over, input_precision=PRECISION)
+    state2 = tl.dot(tl.trans(inputs2), B, acc=state2 * over, input_precision=PRECISION)
+    y_ptr += t[:, None] * STRIDE_Y
+    real = t[:, None] < (CHUNK if FULL else count)
+    tl.store(y_ptr + p0, y0.to(y_ptr.dtype.element_ty), real & (p0 < HEAD_DIM))
+    tl.store(y_ptr + p1, y1.to(y_ptr.dtype.element_ty), real & (p1 < HEAD_DIM))
+    tl.store(y_ptr + p2, y2.to(y_ptr.dtype.element_ty), real & (p2 < HEAD_DIM))
+    return state0, state1, state2
 
 
 @triton.jit
@@ -116,6 +159,7 @@ def _scan(
     x_ptr,
     upto_ptr,
     into_ptr,
+    product_ptr,
     B_ptr,
     C_ptr,
     D_ptr,
@@ -157,25 +201,20 @@ def _scan(
     C_ptr += start * stride_c + group * N
     upto_ptr += start + head * tokens.to(tl.int64)
     into_ptr += start + head * tokens.to(tl.int64)
+    product_ptr += (start + group * tokens.to(tl.int64)) * CHUNK
     D = tl.load(D_ptr + head).to(tl.float32)
 
     state_ptr += head * (HEAD_DIM * N)
     state0 = tl.zeros([SIZE0, N], tl.float32)
-    if SIZE1 > 0:
-        state1 = tl.zeros([SIZE1, N], tl.float32)
-    if SIZE2 > 0:
-        state2 = tl.zeros([SIZE2, N], tl.float32)
+    state1 = tl.zeros([SIZE1, N], tl.float32)
+    state2 = tl.zeros([SIZE2, N], tl.float32)
     if HAS_STATE:
         own_ptr = state_ptr + tl.load(rows_ptr + sequence).to(tl.int64) * stride_r
         state0 = _load_rows(own_ptr, first, SIZE0, HEAD_DIM, N)
-        if SIZE1 > 0:
-            state1 = _load_rows(own_ptr, first + SIZE0, SIZE1, HEAD_DIM, N)
-        if SIZE2 > 0:
-            state2 = _load_rows(own_ptr, first + SIZE0 + SIZE1, SIZE2, HEAD_DIM, N)
+        state1 = _load_rows(own_ptr, first + SIZE0, SIZE1, HEAD_DIM, N)
+        state2 = _load_rows(own_ptr, first + SIZE0 + SIZE1, SIZE2, HEAD_DIM, N)
 
-    t = tl.arange(0, CHUNK)
-    n = tl.arange(0, N)
-    # From mark to mark (where a snapshot is due), and on to the end.
+    # From mark to mark (where a snapshot is due), and on to the end; each time whole chunks, then what is left.
     mark = tl.load(first_ptr + sequence)
     last = tl.load(first_ptr + sequence + 1)
     begin = 0
@@ -183,61 +222,40 @@ def _scan(
         end = length
         if mark < last:
             end = tl.load(marks_ptr + mark)
-        for at in tl.range(begin, end, CHUNK, num_stages=STAGES):
-            real = t < end - at
-            # Past the end the last token is read again, with weight zero.
-            clamped = tl.minimum(t, end - at - 1)
+        whole = begin + (end - begin) // CHUNK * CHUNK
+        for at in tl.range(begin, whole, CHUNK, num_stages=STAGES):
             skip = tl.cast(at, tl.int64)  # a long prompt has more elements than 32 bits can count
-            upto = tl.load(upto_ptr + at + clamped)
-            into = tl.load(into_ptr + at + t, real, other=float("inf"))
-            over_chunk = tl.load(upto_ptr + tl.minimum(at + CHUNK, end) - 1)
-            C = tl.load(C_ptr + skip * stride_c + clamped[:, None] * stride_c + n[None, :])
-            # Read twice, once for each way it is multiplied: cheaper than turning it around on the chip.
-            B = tl.load(B_ptr + skip * stride_b + clamped[:, None] * stride_b + n[None, :])
-            B_turned = tl.load(B_ptr + skip * stride_b + clamped[None, :] * stride_b + n[:, None])
-            weight = tl.exp2(tl.where(t[:, None] >= t[None, :], upto[:, None] - into[None, :], float("-inf")))
-            mix = tl.dot(C, B_turned, input_precision=PRECISION) * weight
-            mix = tl.where(t[:, None] == t[None, :], mix + D, mix).to(x_ptr.dtype.element_ty)  # D x_t comes along
-            from_start = tl.exp2(upto)
-            to_end = tl.exp2(over_chunk - into)
-            over = tl.exp2(over_chunk)
-            x_at = x_ptr + skip * stride_x
-            y_at = y_ptr + skip * STRIDE_Y
-            state0 = _rows(
-                state0, mix, B, C, from_start, to_end, over, x_at, y_at, clamped, real, stride_x, STRIDE_Y,
-                first, SIZE0, HEAD_DIM, PRECISION, CHUNK,
+            state0, state1, state2 = _chunk(
+                state0, state1, state2, x_ptr + skip * stride_x, y_ptr + skip * STRIDE_Y, B_ptr + skip * stride_b,
+                C_ptr + skip * stride_c, upto_ptr + skip, into_ptr + skip, product_ptr + skip * CHUNK, D, CHUNK, first,
+                stride_x, stride_b, stride_c, STRIDE_Y, HEAD_DIM, N, SIZE0, SIZE1, SIZE2, CHUNK, True, PRECISION,
             )  # fmt: skip
-            if SIZE1 > 0:
-                state1 = _rows(
-                    state1, mix, B, C, from_start, to_end, over, x_at, y_at, clamped, real, stride_x, STRIDE_Y,
-                    first + SIZE0, SIZE1, HEAD_DIM, PRECISION, CHUNK,
-                )  # fmt: skip
-            if SIZE2 > 0:
-                state2 = _rows(
-                    state2, mix, B, C, from_start, to_end, over, x_at, y_at, clamped, real, stride_x, STRIDE_Y,
-                    first + SIZE0 + SIZE1, SIZE2, HEAD_DIM, PRECISION, CHUNK,
-                )  # fmt: skip
+        if whole < end:
+            skip = tl.cast(whole, tl.int64)
+            state0, state1, state2 = _chunk(
+                state0, state1, state2, x_ptr + skip * stride_x, y_ptr + skip * STRIDE_Y, B_ptr + skip * stride_b,
+                C_ptr + skip * stride_c, upto_ptr + skip, into_ptr + skip, product_ptr + skip * CHUNK, D, end - whole,
+                first, stride_x, stride_b, stride_c, STRIDE_Y, HEAD_DIM, N, SIZE0, SIZE1, SIZE2, CHUNK, False,
+                PRECISION,
+            )  # fmt: skip
         if HAS_STATE:
             if mark < last:
                 row = tl.load(spare_ptr + mark).to(tl.int64)
             else:
                 row = tl.load(rows_ptr + sequence).to(tl.int64)
             _store_rows(state_ptr + row * stride_r, state0, first, SIZE0, HEAD_DIM, N)
-            if SIZE1 > 0:
-                _store_rows(state_ptr + row * stride_r, state1, first + SIZE0, SIZE1, HEAD_DIM, N)
-            if SIZE2 > 0:
-                _store_rows(state_ptr + row * stride_r, state2, first + SIZE0 + SIZE1, SIZE2, HEAD_DIM, N)
+            _store_rows(state_ptr + row * stride_r, state1, first + SIZE0, SIZE1, HEAD_DIM, N)
+            _store_rows(state_ptr + row * stride_r, state2, first + SIZE0 + SIZE1, SIZE2, HEAD_DIM, N)
         begin = end
         mark += 1
 
 
 def row_tiles(head_dim: int) -> tuple[int, int, int]:
-    """How many state rows of a head a program holds, as tiles of 32 or 16: 80 -> 32, 32, 16; 64 -> 32, 32, 0.
-    A head of more than 96 rows is shared by several programs of 64."""
-    if head_dim > 96:
-        return 32, 32, 0
-    sizes = [min(32, max(16, 16 * (-(-rest // 16)))) for rest in range(head_dim, 0, -32)]
-    return (*sizes, 0, 0, 0)[:3]  # type: ignore[return-value]
+    """How many state rows of a head a program holds, as tiles of 32 or 16: all 80, all 64, or up to 48 of a small one.
+    Still larger heads are shared by several programs."""
+    if head_dim <= 48:
+        return 16, 16, 16
+    return (32, 32, 16) if 64 < head_dim <= 80 else (32, 16, 16)
 
 
 def supported(head_dim: int, state: int) -> bool:
@@ -262,20 +280,30 @@ def scan_prompts(
     sixteen_bit = x_THP.element_size() == 2
     chunk = CHUNK if sixteen_bit else 16  # fp32 has no matrix instruction; small tiles fit the registers
     spans = layout.spans(chunk)
+    precision = "tf32" if sixteen_bit else "ieee"  # only fp32 inputs look at this
     upto, into = torch.empty((2, heads, tokens), dtype=torch.float32, device=x_THP.device)
-    _decays[(spans.shape[1], triton.cdiv(heads, BLOCK_H))](
+    product = torch.empty((groups, tokens, chunk), dtype=torch.float32, device=x_THP.device)
+    _prepare[(spans.shape[1], groups + triton.cdiv(heads, BLOCK_H))](
         dt_TH,
         dt_bias_H,
         A_H,
+        B_TGN,
+        C_TGN,
         spans,
         upto,
         into,
+        product,
         spans.shape[1],
         tokens,
         dt_TH.stride(0),
+        B_TGN.stride(0),
+        C_TGN.stride(0),
         heads,
+        groups,
+        n,
         chunk,
         BLOCK_H,
+        precision,
         num_warps=2,
     )
     tiles = row_tiles(head_dim)
@@ -284,6 +312,7 @@ def scan_prompts(
         x_THP,
         upto,
         into,
+        product,
         B_TGN,
         C_TGN,
         D_H,
@@ -305,7 +334,7 @@ def scan_prompts(
         *tiles,
         chunk,
         state_RHPN is not None,
-        "tf32" if sixteen_bit else "ieee",  # only fp32 inputs look at this
-        2 if sixteen_bit else 1,
+        precision,
+        3 if sixteen_bit else 1,
         num_warps=4,
     )
