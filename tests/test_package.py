@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import venv
@@ -15,8 +16,11 @@ from holotron import errors
 ROOT = Path(__file__).parent.parent
 
 
-def run(*args: str, **options: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(args, capture_output=True, text=True, timeout=300, **options)  # type: ignore[call-overload]
+def run(*args: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return subprocess.run(  # type: ignore[call-overload]
+        args, capture_output=True, text=True, timeout=300, env=environment, **options
+    )
 
 
 def test_import_is_light() -> None:

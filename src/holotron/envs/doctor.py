@@ -157,8 +157,13 @@ _TARGET_PAGE = """(() => {
   const square = document.body.appendChild(document.createElement('div'));
   square.style.cssText = 'position:absolute; background:magenta';
   window.landed = [-1, -1];
-  window.place = (x, y, size) => Object.assign(square.style,
-    {left: `${x - size / 2}px`, top: `${y - size / 2}px`, width: `${size}px`, height: `${size}px`});
+  // Two frames later the target is on the screen: on a busy machine a screenshot may still show the frame before.
+  const drawn = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done())));
+  window.place = (x, y, size) => {
+    Object.assign(square.style,
+      {left: `${x - size / 2}px`, top: `${y - size / 2}px`, width: `${size}px`, height: `${size}px`});
+    return drawn();
+  };
   // Only pointer events keep fractions of a pixel.
   addEventListener('pointerdown', (event) => { window.landed = [event.clientX, event.clientY]; });
 })()"""
