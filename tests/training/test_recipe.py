@@ -61,7 +61,7 @@ def test_overrides_reach_every_place(minimal):
     ],
 )
 def test_what_is_wrong_is_named(minimal, override, complaint):
-    with pytest.raises(ConfigError, match="recipe|override") as caught:
+    with pytest.raises(ConfigError, match=r"recipe|override") as caught:
         read_recipe(minimal, [override])
     assert complaint in str(caught.value)
 

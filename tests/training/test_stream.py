@@ -38,8 +38,8 @@ def plain(message: Message) -> dict:
 
 
 def test_the_trainer_sees_the_tokens_and_probabilities_of_the_engine():
-    """An episode played by the engine, then learnt from: the stream is the engine's log, and every sampled token has the
-    same probability in the trainer (within a thousandth, multiplicatively, in fp32)."""
+    """An episode played by the engine, then learnt from: the stream is the engine's log, and every sampled token has
+    the same probability in the trainer (within a thousandth, multiplicatively, in fp32)."""
     model, processor = load_model("tiny", device="cpu")
     dialect = make_dialect("compact", actions=["click", "hover", "go_back"])
     task = Task("buttons", "press", seed=5, options={"presses": 50})
@@ -52,9 +52,7 @@ def test_the_trainer_sees_the_tokens_and_probabilities_of_the_engine():
 
     ((messages, learn),) = list(conversations(trajectory, dialect, Append()))
     sequence, tiles = conversation(processor, [plain(message) for message in messages], learn)
-    batch = pack(
-        [tiles], [[sequence]], [None], image_token=model.config.tokens.image, device=torch.device("cpu")
-    )
+    batch = pack([tiles], [[sequence]], [None], image_token=model.config.tokens.image, device=torch.device("cpu"))
     learner = Learner(model)
     rows = learner.see(learner.pixels(batch.tiles_n3HW))[1]
     with torch.no_grad():

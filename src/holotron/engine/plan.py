@@ -16,7 +16,7 @@ Both were calibrated against the measured peak of the whole process on an H200 (
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
@@ -85,7 +85,7 @@ class Planner:
 
     model: ModelConfig
     dtype: torch.dtype = torch.bfloat16
-    engine: EngineConfig = EngineConfig()
+    engine: EngineConfig = field(default_factory=EngineConfig)
 
     @cached_property
     def weight_bytes(self) -> int:
