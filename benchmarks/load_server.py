@@ -167,7 +167,11 @@ class Server:
         source = Path(__file__).parents[1] / "src"
         command = [sys.executable, "-m", "holotron.cli.main", "serve", model, "--server.port", "0", *flags]
         self.process = subprocess.Popen(
-            command, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(source)}
+            command,
+            stderr=subprocess.PIPE,
+            text=True,
+            # The network is too small for threads of its own: the second core is for the clients.
+            env={"OMP_NUM_THREADS": "1", **os.environ, "PYTHONPATH": str(source)},
         )
         assert self.process.stderr is not None
         self.url = ""
@@ -246,9 +250,10 @@ def main() -> None:
     parser.add_argument("--model", default="tiny")
     parser.add_argument("flags", nargs="*", help="settings for the server, after --")
     args = parser.parse_args()
-    # A small cache of finished requests, so that it is full, and memory flat, soon.
+    # Small caches, so that they are full, and memory flat, soon.
     sizes = ["--memory.sessions", str(args.sessions), "--memory.context", "1024"]
-    flags = args.flags or [*sizes, "--engine.prefix_cache_bytes", str(4 * 2**20)]
+    caches = ["--engine.prefix_cache_bytes", str(4 * 2**20), "--engine.vision_cache_bytes", str(2**20)]
+    flags = args.flags or [*sizes, *caches]
     server = Server(args.model, flags)
     try:
         raise SystemExit(asyncio.run(run(server, args.sessions, args.minutes)))

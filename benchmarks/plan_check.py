@@ -36,7 +36,7 @@ def work(engine: Engine) -> None:
     vocab = min(model.config.tokens.first_unsampled or model.config.decoder.vocab, model.config.decoder.vocab)
 
     def ids(count: int) -> list[int]:
-        return [draw.randrange(1000, vocab) for _ in range(count)]
+        return [draw.randrange(min(1000, vocab // 2), vocab) for _ in range(count)]
 
     sampling = SamplingParams(max_tokens=24, ignore_eos=True, top_p=0.9, top_k=50, temperature=0.8, top_logprobs=5)
     prompt = max(64, min(4 * config.token_budget, engine.context_limit // 2) // 4)

@@ -40,6 +40,7 @@ _GAUGES = {
     "state_rows_total": ("rows_total", "State rows on the device"),
     "host_bytes_used": ("host_bytes_used", "Host memory that holds pages and states"),
     "vision_cache_bytes": ("vision_bytes_used", "Vision cache"),
+    "pixel_bytes": ("pixel_bytes_used", "Host memory that holds the tiles sessions show"),
     "weights_version": ("version", "Version of the weights"),
 }
 
