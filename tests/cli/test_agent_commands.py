@@ -85,10 +85,9 @@ def test_run_shows_every_step_and_writes_a_report(tmp_path, model, page):
 
 def test_private_pages_need_permission(tmp_path, model, page):
     url, _ = page
-    done = holotron("run", "Press it", "--url", url, "--policy", model.url, "--out", "t", cwd=tmp_path)
-    assert "environment_error after 0 steps" in done.stdout
-    assert "is at a private address" in done.stdout
-    assert "--private" in done.stdout
+    done = holotron("run", "Press it", "--url", url, "--policy", model.url, "--out", "t", code=2, cwd=tmp_path)
+    assert "is at a private address" in done.stderr
+    assert "Add --private" in done.stderr
 
 
 def test_eval_report_export(tmp_path):

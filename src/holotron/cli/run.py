@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from holotron.cli import agent_options as shared
+from holotron.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -91,15 +92,21 @@ def run(
             await pool.close()
             await actor.close()
 
-    trajectory = asyncio.run(main())
+    try:
+        trajectory = asyncio.run(main())
+    except ConfigError as error:
+        raise ConfigError(f"{error}{_remedy(str(error))}") from None
     colour: Literal["green", "red", "yellow"] = _COLOURS.get(trajectory.outcome, "yellow")
     console.print(f"[{colour}]{trajectory.outcome}[/] after {len(trajectory.steps)} steps, {trajectory.seconds:.1f} s")
     if trajectory.error:
-        hint = " Add --private to allow that." if "private address" in trajectory.error else ""
-        console.print(trajectory.error + hint, style="yellow", markup=False, highlight=False)
+        console.print(trajectory.error + _remedy(trajectory.error), style="yellow", markup=False, highlight=False)
     if trajectory.answer:
         console.print(trajectory.answer, style="bold", markup=False, highlight=False)
     print(f"report: {write_report(folder).path}")
+
+
+def _remedy(error: str) -> str:
+    return " Add --private to allow that." if "private address" in error else ""
 
 
 _COLOURS: dict[str, Literal["green", "red", "yellow"]] = {
