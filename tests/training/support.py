@@ -43,19 +43,22 @@ def small_config(tile: int = 64) -> ModelConfig:
     )
 
 
+COLOURS = {"red": (200, 30, 30), "green": (30, 160, 60), "blue": (40, 60, 210), "yellow": (230, 200, 40)}
+
+
 def write_conversations(folder: Path, count: int = 40, seed: int = 0) -> Path:
-    """One red square on white; say in which quarter it is. Every third conversation has a second turn."""
+    """A picture of one colour; say which. Every third conversation has a second turn."""
     folder.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(seed)
     lines = []
     for number in range(count):
-        x, y = (int(n) for n in rng.integers(0, 2, 2))
-        image = np.full((64, 64, 3), 255, np.uint8)
-        image[y * 32 + 8 : y * 32 + 24, x * 32 + 8 : x * 32 + 24] = (200, 30, 30)
+        colour = str(rng.choice(list(COLOURS)))
+        image = np.full((64, 64, 3), COLOURS[colour], np.uint8)
+        image[: rng.integers(0, 16)] = 255
         Image.fromarray(image).save(folder / f"{number}.png")
         messages = [
-            {"role": "user", "content": [{"type": "text", "text": "find red\n"}, {"type": "image"}]},
-            {"role": "assistant", "content": [{"type": "text", "text": f"click {x} {y}"}]},
+            {"role": "user", "content": [{"type": "text", "text": "which?\n"}, {"type": "image"}]},
+            {"role": "assistant", "content": [{"type": "text", "text": f"answer {colour}"}]},
         ]
         if number % 3 == 0:
             messages += [
@@ -80,3 +83,17 @@ def conversation_recipe(data: Path, **changes: Any) -> Recipe:
         "schedule": {"steps": 8, "warmup": 2},
     }
     return make_recipe(table | changes)
+
+
+def to_toml(recipe: Recipe) -> str:
+    """A recipe as a file; all tables inline."""
+
+    def value(item: object) -> str:
+        if isinstance(item, dict):
+            return "{ " + ", ".join(f"{key} = {value(inner)}" for key, inner in item.items()) + " }"
+        if isinstance(item, list):
+            return "[" + ", ".join(map(value, item)) + "]"
+        return json.dumps(item)
+
+    table = json.loads(recipe.model_dump_json(exclude_none=True))
+    return "".join(f"{key} = {value(item)}\n" for key, item in table.items())

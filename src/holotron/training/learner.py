@@ -75,7 +75,7 @@ class Learner(nn.Module):
         for name, source in (("reading", features), ("reading_rows", rows)):
             head = self.heads[name]
             assert isinstance(head, ReadingHead)
-            scores[name] = head(source[tiles], height // head.side, width // head.side)
+            scores[name] = head(source.index_select(0, tiles), height // head.side, width // head.side)
         return scores
 
     def predict(self, batch: Batch, rows_nkD: Tensor | None) -> Tensor:
@@ -83,9 +83,10 @@ class Learner(nn.Module):
         decoder = self.model.language_model
         x = decoder.embed(batch.ids_T)
         if rows_nkD is not None and len(batch.places_i):
-            x = x.index_copy(0, batch.places_i, rows_nkD[batch.tile_of_image].flatten(0, 1).to(x.dtype))
+            seen = rows_nkD.index_select(0, batch.tile_of_image).flatten(0, 1)
+            x = x.index_copy(0, batch.places_i, seen.to(x.dtype))
         hidden = decoder(x, Layout.build(batch.lengths, device=x.device))
-        return decoder.logits(hidden[batch.before_l])
+        return decoder.logits(hidden.index_select(0, batch.before_l))
 
     def pixels(self, tiles: Tensor) -> Tensor:
         return normalise(tiles, self.model.config.image, self.model.dtype)

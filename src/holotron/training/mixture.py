@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader, Dataset
 from holotron.errors import ConfigError
 from holotron.training.samples import Sample
 
+CHUNK = 32  # samples that a worker makes in one go
 _BLOCK = 4_096
 
 
@@ -98,7 +99,7 @@ def sample_stream(
     start: int = 0,
     step: int = 1,
     workers: int = 0,
-    chunk: int = 8,
+    chunk: int = CHUNK,
     device: torch.device | str = "cpu",
 ) -> Iterator[Sample]:
     """Samples in the mixture's order, their pictures on `device`, made by worker processes that run ahead."""

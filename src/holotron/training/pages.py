@@ -25,12 +25,14 @@ from holotron.errors import InputError, MissingDependency
 from holotron.model.config import ModelConfig
 from holotron.model.processor import Processor, to_tiles
 from holotron.training.characters import slot_labels
+from holotron.training.mixture import CHUNK
 from holotron.training.recipe import DrawnData, PageData
 from holotron.training.samples import Sample, TokenSequence
 from holotron.training.stream import CountingProcessor, conversation
 
 _DIALECT = CompactDialect()
 _CELLS = 1000
+_LANE = 1_000_000_000  # pages between the starts of two lanes
 
 
 class PageSamples:
@@ -100,7 +102,14 @@ class DrawnPages:
             fonts = None if data.fonts is None else font_files([data.fonts])
             sizes = tuple(Size.parse(size) for size in data.sizes)
             self._painter = Painter(sizes=sizes, fonts=fonts, held_out=data.held_out)
-        return self._samples.sample(self._painter.paint(self._data.seed, index), rng)
+        return self._samples.sample(self._painter.paint(self._data.seed, in_lanes(index, self._data.lanes)), rng)
+
+
+def in_lanes(index: int, lanes: int) -> int:
+    """Which page comes next when `lanes` stretches are painted side by side, a chunk of each in turn."""
+    chunk, place = divmod(index, CHUNK)
+    turn, lane = divmod(chunk, lanes)
+    return lane * _LANE + turn * CHUNK + place
 
 
 class StoredPages:

@@ -58,6 +58,9 @@ class DrawnData(Part):
     seed: int = 0
     fonts: Path | None = None  # a folder of font files; None: the system's
     sizes: tuple[str, ...] = ("160x160@2",)  # CSS pixels and scale
+    # Pages near each other share a choice of fonts, whose letters stay drawn. With as many lanes as workers, each of
+    # them walks along a stretch of pages of its own.
+    lanes: PositiveInt = 1
     held_out: bool = False  # use the fonts that are kept for evaluation, and no others
     questions: Annotated[int, Field(ge=0)] = 0  # sequences per page; 0 leaves the page to the reading loss
     kinds: tuple[str, ...] = ()  # of questions; () is all

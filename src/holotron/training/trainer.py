@@ -27,7 +27,7 @@ from holotron.training.evaluation import Suite, make_suite
 from holotron.training.export import export
 from holotron.training.learner import LOSSES
 from holotron.training.loading import load_learner
-from holotron.training.mixture import sample_stream
+from holotron.training.mixture import CHUNK, sample_stream
 from holotron.training.optimiser import Optimiser, learning_rate
 from holotron.training.recipe import Recipe
 from holotron.training.sources import open_source
@@ -135,8 +135,6 @@ class Trainer:
         recipe, where = self.recipe, self.where
         sources = [open_source(data, self.processor, self.learner.model.config) for data in recipe.data]
         weights = [data.weight for data in recipe.data]
-        size = recipe.batch.samples or 8
-        chunk = max(1, round(size / recipe.batch.reuse)) if recipe.batch.workers else 1
         return Batches(
             lambda start: sample_stream(
                 sources,
@@ -145,7 +143,7 @@ class Trainer:
                 start=where.rank + start * where.count,
                 step=where.count,
                 workers=recipe.batch.workers,
-                chunk=min(chunk, 64),
+                chunk=CHUNK if recipe.batch.workers else 1,
                 device=where.device,
             ),
             recipe.batch,
