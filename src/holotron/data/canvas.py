@@ -15,7 +15,7 @@ import numpy as np
 
 from holotron.data.colours import RGB
 from holotron.data.glyphs import FINE, face, typeface
-from holotron.data.labels import Box, Element, Text
+from holotron.data.labels import Box, Element, Text, area
 
 
 class Canvas:
@@ -131,12 +131,12 @@ class Canvas:
     # --------------------------------------------------------------------------------------------------------- labels
 
     def add(self, element: Element) -> int:
-        """Note an element; its number, for the lines that belong to it. What lies outside the page is cut off."""
+        """Note an element; its number, for the lines that belong to it, or -1 if it lies mostly outside the page."""
         left, top, right, bottom = element.box
-        self.elements.append(element)
-        if right > self.width or bottom > self.height:
-            inside = (left, top, min(right, self.width), min(bottom, self.height))
-            self.elements[-1] = replace(element, box=inside, exposed=False)
+        seen = (max(left, 0.0), max(top, 0.0), min(right, self.width), min(bottom, self.height))
+        if area(seen) < 0.3 * area(element.box) or not area(seen):
+            return -1
+        self.elements.append(element if seen == element.box else replace(element, box=seen, exposed=False))
         return len(self.elements) - 1
 
     def text(self) -> Text:

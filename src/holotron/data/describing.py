@@ -95,7 +95,7 @@ class Screen:
         ordered: list[Element] = []
         while left:
             top = left[0]
-            row = [e for e in left if e.centre[1] - top.centre[1] < 0.5 * (top.box[3] - top.box[1])]
+            row = [e for e in left if e.centre[1] - top.centre[1] <= 0.5 * (top.box[3] - top.box[1])]
             ordered += sorted(row, key=lambda e: e.centre[0])
             left = [e for e in left if e not in row]
         return ordered

@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from statistics import median
 
-from holotron.data.describing import Screen, describe, normal
+from holotron.data.describing import Screen, normal
 from holotron.data.labels import Element, Sample
 from holotron.data.pages.make import MadePage, Recipe, Size
 from holotron.data.render import Shot
-from holotron.data.samples import command
+from holotron.data.samples import click_sample
 from holotron.data.shards import content_hash, iter_rows
 from holotron.data.synth import Progress, synthesise
 from holotron.errors import InputError
@@ -70,14 +71,8 @@ def hard_samples(page: MadePage, shot: Shot, rng: random.Random) -> list[Sample]
     whole = page.size.width * page.size.height
     small = [e for e in screen.targets if e.area <= LARGEST_AREA * whole and mistakable(screen, e)]
     small.sort(key=lambda e: (e.area > MEDIAN_AREA * whole, rng.random()))
-    made: list[Sample] = []
-    for target in small:
-        found = [d for d in describe(screen, target, rng) if d.by != "role"]
-        if found and len(made) < TARGETS:
-            by = rng.choice(sorted({d.by for d in found}))
-            chosen = rng.choice([d for d in found if d.by == by])
-            made.append(Sample("click", by, command(target.role, chosen.phrase, rng), target.box))
-    return made
+    made = (click_sample(screen, target, rng) for target in small)
+    return list(islice((sample for sample in made if sample is not None), TARGETS))
 
 
 def mistakable(screen: Screen, target: Element) -> bool:

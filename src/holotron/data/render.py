@@ -126,8 +126,8 @@ async def _shots(tab: Tab, page: MadePage) -> list[Shot]:
             return [first]
         shots.append(replace(now, action=action))
         await perform(tab, action)
-    log = await tab.evaluate_json("window.__log")
-    return shots if log == [page.flow.outcome] else [first]
+    noted = json.loads(await tab.evaluate("JSON.stringify(window.__log)"))
+    return shots if noted == [page.flow.outcome] else [first]
 
 
 async def _load(tab: Tab, page: MadePage) -> None:

@@ -59,13 +59,20 @@ def _sample(kind: Kind, question: Question) -> Sample:
 def click_samples(screen: Screen, rng: random.Random, count: int) -> Iterator[Sample]:
     """Different targets, each described in one way."""
     for target in rng.sample(screen.targets, min(count, len(screen.targets))):
-        found = describe(screen, target, rng)
-        if not found:
-            continue
-        ways = sorted({description.by for description in found})
-        by = rng.choices(ways, [_WEIGHTS.get(way, 1) for way in ways])[0]
-        chosen = rng.choice([description for description in found if description.by == by])
-        yield Sample("click", by, command(target.role, chosen.phrase, rng), target.box)
+        sample = click_sample(screen, target, rng)
+        if sample is not None:
+            yield sample
+
+
+def click_sample(screen: Screen, target: Element, rng: random.Random) -> Sample | None:
+    """The target described in one of the ways that are possible, if there is one."""
+    found = describe(screen, target, rng)
+    if not found:
+        return None
+    ways = sorted({description.by for description in found})
+    by = rng.choices(ways, [_WEIGHTS.get(way, 1) for way in ways])[0]
+    chosen = rng.choice([description for description in found if description.by == by])
+    return Sample("click", by, command(target.role, chosen.phrase, rng), target.box)
 
 
 def command(role: str, phrase: str, rng: random.Random) -> str:

@@ -41,6 +41,7 @@ def stack(kit: Kit, held_out: bool, *, width: float, height: float, css: str = "
     inner = replace(kit, width=width - 2 * kit.style.gap, height=height)
     pieces = []
     for chosen in _pick_blocks(inner, held_out, height):
+        kit.used.append(chosen.name)
         piece = chosen.make(inner)
         if chosen.name not in ("cards", "calendar", "player", "accordion") and kit.chance(0.2):
             piece = div("card", piece)
@@ -49,8 +50,8 @@ def stack(kit: Kit, held_out: bool, *, width: float, height: float, css: str = "
 
 
 def _pick_blocks(kit: Kit, held_out: bool, room: float) -> list[Block]:
-    fitting = [b for b in BLOCKS.values() if b.held_out == held_out and kit.fits(b.width)]
-    fitting = fitting or [BLOCKS["lines"], BLOCKS["buttons"], BLOCKS["links"]]
+    allowed = [b for b in BLOCKS.values() if b.held_out == held_out]
+    fitting = [b for b in allowed if kit.fits(b.width)] or [min(allowed, key=lambda b: b.width)]
     picked: list[Block] = []
     while room > 0 and len(picked) < 6:
         picked += kit.rng.choices(fitting, [b.weight for b in fitting])

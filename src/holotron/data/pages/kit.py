@@ -56,7 +56,8 @@ class Kit:
     style: Style
     width: float  # of the room at hand, CSS pixels
     height: float
-    ids: Iterator[int] = field(default_factory=itertools.count)  # shared by all kits of a page
+    ids: Iterator[int] = field(default_factory=itertools.count)  # shared by all kits of a page, like
+    used: list[str] = field(default_factory=list)  # the names of its blocks
 
     def id(self) -> str:
         return f"e{next(self.ids)}"

@@ -111,6 +111,7 @@ def make_page(recipe: Recipe, seed: int, index: int) -> MadePage:
         "held_out": recipe.held_out,
         "size": str(size),
         "layout": layout,
+        "blocks": kit.used,
         "theme": theme.name,
         "font": family.name,
         "language": words.language,

@@ -1,0 +1,33 @@
+"""`holotron data`: the commands, called as a user calls them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from holotron.cli.data import app
+from holotron.data.shards import content_hash, iter_pages
+
+call = CliRunner()
+
+
+def test_drawn_sheet_and_hash(tmp_path: Path) -> None:
+    done = call.invoke(app, ["drawn", str(tmp_path / "d"), "--pages", "6", "--size", "160x160@2", "--sheet", "4"])
+    assert done.exit_code == 0, done.output
+    assert len(list(iter_pages(tmp_path / "d"))) == 6
+    assert (tmp_path / "d" / "index.html").read_text().count("<figure") == 4
+    assert call.invoke(app, ["hash", str(tmp_path / "d")]).output.strip() == content_hash(tmp_path / "d")
+    done = call.invoke(app, ["sheet", str(tmp_path / "d"), str(tmp_path / "s.html"), "--count", "2"])
+    assert "2 screenshots" in done.output
+
+
+@pytest.mark.browser
+def test_synth_says_what_it_made(tmp_path: Path) -> None:
+    arguments = ["synth", str(tmp_path / "s"), "--pages", "4", "--size", "160x160@1", "--processes", "1"]
+    done = call.invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    assert "4 pages, 4 of them new" in done.output
+    assert "pages/s" in done.output
+    assert "4 pages, 0 of them new" in call.invoke(app, arguments).output
