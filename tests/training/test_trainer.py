@@ -115,6 +115,7 @@ def test_killing_at_a_random_moment_changes_nothing(data, tmp_path):
         process = subprocess.Popen(
             [sys.executable, "-m", "holotron", "train", "sft", str(path), "--out", str(out), "--device", "cpu"],
             stdout=subprocess.DEVNULL,
+            env=os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())},  # sums depend on it, to the last bit
         )
         # Kill it some time after it has begun to make progress of its own; three times, then let it finish.
         while killed < 3 and process.poll() is None:
