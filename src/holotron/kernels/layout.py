@@ -185,8 +185,9 @@ class Layout:
         return -(-max(self.lengths) // size)
 
     def tiles(self, size: int) -> Tensor:
-        """The prefill pieces cut into tiles of at most `size` tokens, int32 [2, tiles]: the sequence, and the first
-        token counted from the sequence's start. What one program of a kernel works on."""
+        """The prefill pieces cut into tiles of at most `size` tokens, what one program of a kernel works on.
+        int32 [4, tiles]: the sequence, the tile's first token counted from the sequence's start, that start in the
+        batch, and the sequence's length; all it takes to begin, in one look-up."""
         return self._table("tiles", size, self._tile)
 
     def places(self, length: int) -> Tensor:
@@ -213,7 +214,9 @@ class Layout:
         sequence = np.repeat(np.arange(len(length_P), dtype=np.int32), count_P)
         first = np.cumsum(count_P) - count_P
         begin = (np.arange(len(sequence)) - first[sequence]) * size
-        return _upload([np.stack([sequence + self.num_decodes, begin]).astype(np.int32)], self.device)[0]
+        start_P = self.num_decodes + np.cumsum(length_P) - length_P
+        table = np.stack([sequence + self.num_decodes, begin, start_P[sequence], length_P[sequence]])
+        return _upload([table.astype(np.int32)], self.device)[0]
 
     def _place(self, length: int) -> Tensor:
         starts = np.cumsum(self.lengths) - self.lengths

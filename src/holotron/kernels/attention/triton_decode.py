@@ -169,9 +169,9 @@ def _join(part_ptr, weight_ptr, out_ptr, HEAD_DIM: tl.constexpr, SPLITS: tl.cons
 
 
 def splits_for(sequences: int, kv_heads: int, most_tokens: int, device: torch.device) -> int:
-    """Parts per context: enough programs to balance contexts of different lengths over the GPU (about 32 for each
+    """Parts per context: enough programs to balance contexts of different lengths over the GPU (about 16 for each
     multiprocessor), but no part shorter than four blocks."""
-    wanted = triton.cdiv(32 * multiprocessors(device), sequences * kv_heads)
+    wanted = triton.cdiv(16 * multiprocessors(device), sequences * kv_heads)
     return max(1, min(wanted, triton.cdiv(most_tokens, 4 * BLOCK), 64))
 
 

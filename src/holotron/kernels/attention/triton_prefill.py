@@ -66,7 +66,7 @@ def _blocks(
 
 @triton.jit(
     do_not_specialize=["num_tiles"],
-    do_not_specialize_on_alignment=["tiles_ptr", "starts_ptr", "context_ptr", "pages_ptr"],
+    do_not_specialize_on_alignment=["tiles_ptr", "context_ptr", "pages_ptr"],
 )
 def _prefill(
     q_ptr,
@@ -74,7 +74,6 @@ def _prefill(
     values_ptr,
     out_ptr,
     tiles_ptr,
-    starts_ptr,
     context_ptr,
     pages_ptr,
     num_tiles,
@@ -97,8 +96,8 @@ def _prefill(
     tile = num_tiles - 1 - tl.program_id(1)
     sequence = tl.load(tiles_ptr + tile)
     begin = tl.load(tiles_ptr + num_tiles + tile)
-    start = tl.load(starts_ptr + sequence)
-    length = tl.load(starts_ptr + sequence + 1) - start
+    start = tl.load(tiles_ptr + 2 * num_tiles + tile)
+    length = tl.load(tiles_ptr + 3 * num_tiles + tile)
     context = tl.load(context_ptr + sequence)
     kv = head // (HEADS // KV_HEADS)
 
@@ -144,7 +143,6 @@ def attend_prompts(q_THD: Tensor, keys: Tensor, values: Tensor, out_THD: Tensor,
         values,
         out_THD,
         tiles,
-        layout.starts_S1,
         layout.context_S,
         layout.pages_SM,
         tiles.shape[1],

@@ -15,7 +15,7 @@ from holotron.kernels.layout import Layout
 from holotron.kernels.triton_math import silu
 
 TAPS = 4  # what the kernel is written for; every published Mamba-2 has four
-TILE = 16  # tokens of a prompt per program
+TILE = 8  # tokens of a prompt per program
 
 
 @triton.jit
@@ -33,7 +33,7 @@ def _remember(x_ptr, old_ptr, new_ptr, tokens, stride_x, stride_k, inside):
 
 @triton.jit(
     do_not_specialize=["num_decodes", "num_tiles"],
-    do_not_specialize_on_alignment=["starts_ptr", "rows_ptr", "tiles_ptr", "first_ptr", "tokens_ptr", "row_ptr"],
+    do_not_specialize_on_alignment=["rows_ptr", "tiles_ptr", "first_ptr", "tokens_ptr", "row_ptr"],
 )
 def _causal_conv(
     x_ptr,
@@ -41,7 +41,6 @@ def _causal_conv(
     bias_ptr,
     state_ptr,
     out_ptr,
-    starts_ptr,
     rows_ptr,
     tiles_ptr,
     first_ptr,
@@ -63,11 +62,14 @@ def _causal_conv(
     inside = channel < channels
     sequence = unit
     begin = 0
+    start = unit.to(tl.int64)
+    length = 1
     if unit >= num_decodes:
-        sequence = tl.load(tiles_ptr + unit - num_decodes)
-        begin = tl.load(tiles_ptr + num_tiles + unit - num_decodes)
-    start = tl.load(starts_ptr + sequence).to(tl.int64)
-    length = tl.load(starts_ptr + sequence + 1) - start.to(tl.int32)
+        tiles_ptr += unit - num_decodes
+        sequence = tl.load(tiles_ptr)
+        begin = tl.load(tiles_ptr + num_tiles)
+        start = tl.load(tiles_ptr + 2 * num_tiles).to(tl.int64)
+        length = tl.load(tiles_ptr + 3 * num_tiles)
     memory_ptr = state_ptr
     if HAS_STATE:
         memory_ptr += tl.load(rows_ptr + sequence).to(tl.int64) * stride_r + channel
@@ -140,7 +142,6 @@ def causal_conv(
         x_TC if bias_C is None else bias_C,
         state,
         out,
-        layout.starts_S1,
         layout.rows_S,
         tiles,
         *marks,

@@ -243,9 +243,12 @@ def _scan(
                 row = tl.load(spare_ptr + mark).to(tl.int64)
             else:
                 row = tl.load(rows_ptr + sequence).to(tl.int64)
-            _store_rows(state_ptr + row * stride_r, state0, first, SIZE0, HEAD_DIM, N)
-            _store_rows(state_ptr + row * stride_r, state1, first + SIZE0, SIZE1, HEAD_DIM, N)
-            _store_rows(state_ptr + row * stride_r, state2, first + SIZE0 + SIZE1, SIZE2, HEAD_DIM, N)
+            # The first start is always zero, which the compiler cannot know: it would otherwise compute these addresses
+            # before the loop over chunks and keep them in registers all the while.
+            late = first + tl.load(starts_ptr)
+            _store_rows(state_ptr + row * stride_r, state0, late, SIZE0, HEAD_DIM, N)
+            _store_rows(state_ptr + row * stride_r, state1, late + SIZE0, SIZE1, HEAD_DIM, N)
+            _store_rows(state_ptr + row * stride_r, state2, late + SIZE0 + SIZE1, SIZE2, HEAD_DIM, N)
         begin = end
         mark += 1
 
