@@ -76,7 +76,7 @@ class Client:
             self._life += 1
             session = f"load-{self._number}-{self._life}"
             turns = 0
-            for _ in range(self._draw.randrange(3, 12)):
+            for _ in range(self._draw.randrange(2, 8)):
                 if time.monotonic() > self._until:
                     break
                 turns = await self._step(session, turns)
@@ -206,7 +206,7 @@ async def watch(server: Server, http: httpx.AsyncClient, until: float) -> list[t
         print(
             f"{samples[-1][0]:6.0f} s  {samples[-1][1] / 2**20:7.1f} MiB  running {m['requests_running']:.0f}  "
             f"waiting {m['requests_waiting']:.0f}  sessions {m['sessions_open']:.0f}  pages {pages}  rows {rows}  "
-            f"host {m['host_bytes_used'] / 2**20:.1f} MiB",
+            f"host {m['host_bytes_used'] / 2**20:.1f} MiB  pixels {m['pixel_bytes'] / 2**20:.1f} MiB",
             flush=True,
         )
     return samples
