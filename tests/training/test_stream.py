@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import io
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image as Pillow
 
 from holotron.agent.dialects import make_dialect
 from holotron.agent.history import Append, Shown, Turn, View
@@ -14,6 +16,8 @@ from holotron.agent.images import Image
 from holotron.agent.loop import Episode, Limits
 from holotron.agent.messages import Message
 from holotron.agent.policies.engine import EnginePolicy
+from holotron.data.drawn import Painter
+from holotron.data.pages.make import Size
 from holotron.engine.api import EngineConfig, SamplingParams
 from holotron.engine.engine import Engine
 from holotron.errors import InputError
@@ -21,10 +25,12 @@ from holotron.model.loading import load_model
 from holotron.model.processor import Processor
 from holotron.rollouts.export import conversations
 from holotron.training.batches import pack
+from holotron.training.evaluation import hit
 from holotron.training.learner import Learner
-from holotron.training.pages import first_turn
-from holotron.training.stream import CountingProcessor, conversation
-from holotron.types import Task
+from holotron.training.pages import PageSamples
+from holotron.training.recipe import DrawnData
+from holotron.training.stream import conversation
+from holotron.types import Click, Completion, Observation, Task
 from tests.agent.toy import ButtonEnvironment
 from tests.training.support import small_config
 
@@ -91,28 +97,39 @@ def test_a_conversation_must_end_with_a_reply():
         conversation(processor, [{"role": "user", "content": "hello"}])
 
 
-def test_counted_pictures_make_the_same_prompt():
+@pytest.mark.parametrize("name", ["compact", "holotron"])
+def test_questions_about_pages_are_first_turns_of_the_agent(name):
+    """The same page as an observation, through the real dialect and the real processor: the same tokens."""
+    page = Painter(sizes=(Size.parse("64x64@1"),)).paint(seed=1, index=2)
     config = small_config()
     processor = Processor.for_bytes(config.image, template="turns")
-    chat = first_turn("Read it.", np.zeros((64, 64, 3), np.uint8), "answer yes")
-    whole, _ = conversation(processor, chat)
-    counted, _ = conversation(CountingProcessor(processor), chat)
-    assert np.array_equal(whole.ids, counted.ids)
-    assert whole.tiles == counted.tiles
+    data = DrawnData(kind="drawn", questions=4, dialect=name)
+    sample = PageSamples(data, processor, config).sample(page, np.random.default_rng(0))
+    assert sample.sequences
 
-
-def test_first_turns_are_the_compact_dialect():
-    import io
-
-    from PIL import Image as Pillow
-
-    from holotron.types import Observation
-
+    dialect = make_dialect(name)
     file = io.BytesIO()
-    Pillow.new("RGB", (64, 64)).save(file, "PNG")
+    Pillow.fromarray(page.image).save(file, "PNG")
     observation = Observation(file.getvalue(), "image/png", (64, 64), (64, 64))
-    dialect = make_dialect("compact")
     image, screen = dialect.look(observation)
     turn = Turn(0, observation, image, screen)
-    (asked,) = dialect.messages(Task("s", "t", goal="Find it."), View((), (Shown(turn, image),)))
-    assert plain(asked) == first_turn("Find it.", image.data, "wait")[0]
+    for sequence in sample.sequences:
+        reply = processor.tokenizer.decode(sequence.ids[sequence.learn].tolist())
+        parsed = dialect.parse(Completion(reply), screen)
+        assert parsed.error == ""
+        goal = goal_of(processor.tokenizer.decode(sequence.ids[: sequence.prompt].tolist()), name)
+        asked = dialect.messages(Task("pages", "x", goal=goal), View((), (Shown(turn, image),)))
+        whole, tiles = conversation(
+            processor, [*(plain(message) for message in asked), {"role": "assistant", "content": reply}]
+        )
+        assert np.array_equal(whole.ids, sequence.ids)
+        assert torch.equal(tiles, sample.tiles)
+        if sequence.target is not None:
+            assert hit(reply, sequence.target)
+            assert not hit(dialect.render(Click(0, 0), screen), sequence.target)
+
+
+def goal_of(prompt: str, dialect: str) -> str:
+    if dialect == "compact":
+        return prompt.removesuffix("\n")
+    return prompt.split("<task>")[1].split("</task>")[0].strip() if "<task>" in prompt else prompt

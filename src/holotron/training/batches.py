@@ -14,7 +14,6 @@ so a resumed run rebuilds it by making the last few thousand samples again.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -113,7 +112,7 @@ class Batches:
         self.skipped = 0
         self._samples: Iterator[Sample] | None = None
         self._waiting: Sample | None = None  # read from the stream, but too large for the last batch
-        self._buffer: deque[Sample] = deque(maxlen=recipe.replay)
+        self._buffer: list[Sample] = []  # oldest first
 
     def seek(self, position: int) -> None:
         """Continue as if `position` samples had been used up."""
@@ -177,6 +176,7 @@ class Batches:
             self._buffer.extend(next(self._samples) for _ in range(kept))
         fresh = size if self.position == 0 else max(1, round(size / self._recipe.reuse))
         self._buffer.extend(next(self._samples) for _ in range(fresh))
+        del self._buffer[: -self._recipe.replay]
         self.position += fresh
         places = rng.choice(len(self._buffer), size, replace=len(self._buffer) < size)
         taken = [self._buffer[place] for place in places]

@@ -44,13 +44,15 @@ class Ranks:
 
     def gather(self, value: int) -> list[int]:
         """Every rank's value, for every rank."""
+        if not self.several:
+            return [value]
         values = torch.zeros(self.count, dtype=torch.int64, device=self.device)
         values[self.rank] = value
         return [int(v) for v in self.sum(values)]
 
     def agree(self, value: bool) -> bool:
         """What the first rank says: clocks differ, and decisions that involve all must not."""
-        return bool(self.gather(int(value))[0]) if self.several else value
+        return bool(self.gather(int(value))[0])
 
     def barrier(self) -> None:
         if self.several:

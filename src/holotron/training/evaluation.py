@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from holotron.agent.dialects.compact import CompactDialect
-from holotron.agent.schema import InvalidAction
+from holotron.agent.coordinates import Screen
+from holotron.agent.dialects import make_dialect
+from holotron.data.labels import contains
 from holotron.errors import ConfigError
 from holotron.model.processor import Processor
 from holotron.training.batches import Batch, pack
@@ -21,9 +22,9 @@ from holotron.training.generate import greedy
 from holotron.training.learner import Learner
 from holotron.training.reading import Reading, score_reading
 from holotron.training.recipe import Eval, LossEval, ReadingEval, ReplyEval
-from holotron.training.samples import Sample, TokenSequence
+from holotron.training.samples import Sample, Target, TokenSequence
 from holotron.training.sources import open_source
-from holotron.types import Click
+from holotron.types import Click, Completion
 
 Suite = Callable[[Learner], dict[str, float]]
 
@@ -115,9 +116,9 @@ def _replies(learner: Learner, samples: list[Sample], processor: Processor) -> d
         answers = greedy(learner, [(sample.tiles, sequence) for sample, sequence in asked], tokenizer.eos_ids)
         for (_, sequence), answer in zip(asked, answers, strict=True):
             said = tokenizer.decode(answer)
-            if sequence.box is not None:
+            if sequence.target is not None:
                 clicks += 1
-                hits += _inside(said, sequence.box)
+                hits += hit(said, sequence.target)
             else:
                 texts += 1
                 exact += said == tokenizer.decode(_first_reply(sequence, tokenizer.eos_ids))
@@ -138,12 +139,7 @@ def _first_reply(sequence: TokenSequence, eos: Any) -> list[int]:
     return reply
 
 
-def _inside(said: str, box: tuple[float, float, float, float]) -> bool:
-    try:
-        action = CompactDialect().read(said)[2]
-    except InvalidAction:
-        return False
-    if not isinstance(action, Click):
-        return False
-    left, top, right, bottom = box
-    return left <= action.x + 0.5 <= right and top <= action.y + 0.5 <= bottom
+def hit(said: str, target: Target) -> bool:
+    """Is this reply a click that lands in the target's box?"""
+    reply = make_dialect(target.dialect).parse(Completion(said), Screen(target.image, target.viewport))
+    return isinstance(reply.action, Click) and contains(target.box, reply.action.x, reply.action.y)

@@ -1,6 +1,6 @@
 """Labelled pages as samples: what is written on them for the reading loss, and questions about them for the policy.
 
-A question is a first turn in the compact dialect: the goal, the picture, and one line back. A dozen of them share a
+A question is the first turn of an episode, in the dialect that the policy will be asked in. A dozen of them share a
 picture, which the network then encodes once.
 """
 
@@ -14,10 +14,13 @@ from typing import Any
 import numpy as np
 
 from holotron.agent.coordinates import Frame, Screen, point_to_model
-from holotron.agent.dialects.compact import CompactDialect
+from holotron.agent.dialects import make_dialect
+from holotron.agent.history import Shown, Turn, View
+from holotron.agent.images import Image
 from holotron.data.drawn import Painter
 from holotron.data.fonts import font_files
 from holotron.data.labels import Page
+from holotron.data.labels import Sample as Question
 from holotron.data.pages.make import Size
 from holotron.data.samples import make_samples
 from holotron.data.shards import from_row, shard_files
@@ -27,60 +30,67 @@ from holotron.model.processor import Processor, to_tiles
 from holotron.training.characters import slot_labels
 from holotron.training.mixture import CHUNK
 from holotron.training.recipe import DrawnData, PageData
-from holotron.training.samples import Sample, TokenSequence
+from holotron.training.samples import Sample, Target, TokenSequence
 from holotron.training.stream import CountingProcessor, conversation
+from holotron.types import Observation, Task
 
-_DIALECT = CompactDialect()
-_CELLS = 1000
 _LANE = 1_000_000_000  # pages between the starts of two lanes
 
 
 class PageSamples:
-    """Turns pages into samples, for one model."""
+    """Turns pages into samples, for one model and one dialect."""
 
-    def __init__(self, processor: Processor, config: ModelConfig, questions: int, kinds: tuple[str, ...]) -> None:
+    def __init__(self, data: DrawnData | PageData, processor: Processor, config: ModelConfig) -> None:
+        self._data = data
         self._processor = CountingProcessor(processor)
         self._image = config.image
-        self._questions = questions
-        self._kinds = kinds
+        self._dialect = make_dialect(data.dialect)
+        if self._dialect.resize is not None:
+            raise InputError(f"the {data.dialect} dialect resizes screenshots; pages cannot be learnt in it")
 
     def sample(self, page: Page, rng: np.random.Generator) -> Sample:
         tiles = to_tiles(page.image, self._image)
-        sequences = tuple(self._ask(page, rng)) if self._questions else ()
+        sequences = tuple(self._ask(page, rng)) if self._data.questions else ()
         return Sample(tiles, sequences, slot_labels(page, self._image))
 
     def _ask(self, page: Page, rng: np.random.Generator) -> Iterator[TokenSequence]:
         chance = random.Random(int(rng.integers(2**63)))
         found = make_samples(page.elements, page.text, chance)
-        if self._kinds:
-            found = [question for question in found if question.kind in self._kinds]
+        if kinds := self._data.kinds:
+            found = [question for question in found if question.kind in kinds]
         height, width = page.image.shape[:2]
-        view = (round(page.viewport[0]), round(page.viewport[1]))
-        screen = Screen((width, height), view)
-
-        def cells(x: float, y: float) -> str:
-            column, row = point_to_model(Frame.CELLS, screen, x, y)
-            return f"{column:03.0f} {row:03.0f}"
-
-        for question in chance.sample(found, min(self._questions, len(found))):
-            try:
-                reply = _DIALECT.render(question.action(), screen)
-            except InputError:
-                continue
-            sequence, _ = conversation(self._processor, first_turn(question.worded(cells), page.image, reply))
-            box = None
+        screen = Screen((width, height), (round(page.viewport[0]), round(page.viewport[1])))
+        for question in chance.sample(found, min(self._data.questions, len(found))):
+            messages = self.first_turn(question, screen, page.image)
+            sequence, _ = conversation(self._processor, messages)
+            target = None
             if question.kind in ("click", "find") and question.box is not None:
-                left, top, right, bottom = (
-                    _CELLS * edge / side for edge, side in zip(question.box, (*view, *view), strict=True)
-                )
-                box = (left, top, right, bottom)
-            yield replace(sequence, box=box)
+                target = Target(question.box, self._dialect.name, screen.image, screen.viewport)
+            yield replace(sequence, target=target)
 
+    def first_turn(self, question: Question, screen: Screen, image: Any) -> list[dict[str, Any]]:
+        """What the dialect shows a policy that is given this question as its task, and the reply to it."""
+        frame = self._dialect.frame
 
-def first_turn(goal: str, image: Any, reply: str) -> list[dict[str, Any]]:
-    """What the compact dialect shows a policy first, and the reply to it."""
-    content = [{"type": "text", "text": f"{goal}\n"}, {"type": "image", "image": image}]
-    return [{"role": "user", "content": content}, {"role": "assistant", "content": reply}]
+        def point(x: float, y: float) -> str:
+            column, row = point_to_model(frame, screen, x, y)
+            return f"{column:03.0f} {row:03.0f}" if frame is Frame.CELLS else f"({column:g}, {row:g})"
+
+        picture = Image(b"", "image/png", screen.image)  # stands for the page; its pixels are filled in below
+        turn = Turn(0, Observation(b"", "image/png", screen.image, screen.viewport), picture, screen)
+        task = Task("pages", question.kind, goal=question.worded(point))
+        messages = self._dialect.messages(task, View((), (Shown(turn, picture),)))
+        asked: list[dict[str, Any]] = [
+            {
+                "role": message.role,
+                "content": [
+                    {"type": "image", "image": image} if isinstance(part, Image) else {"type": "text", "text": part}
+                    for part in message.parts
+                ],
+            }
+            for message in messages
+        ]
+        return [*asked, {"role": "assistant", "content": self._dialect.render(question.action(), screen)}]
 
 
 class DrawnPages:
@@ -89,7 +99,7 @@ class DrawnPages:
 
     def __init__(self, data: DrawnData, processor: Processor, config: ModelConfig) -> None:
         self._data = data
-        self._samples = PageSamples(processor, config, data.questions, data.kinds)
+        self._samples = PageSamples(data, processor, config)
         self._painter: Painter | None = None
 
     @property
@@ -122,7 +132,7 @@ class StoredPages:
         except ImportError:
             raise MissingDependency.extra("pyarrow", "train") from None
         self._table = pyarrow.concat_tables([parquet.read_table(file) for file in shard_files(data.folder)])
-        self._samples = PageSamples(processor, config, data.questions, data.kinds)
+        self._samples = PageSamples(data, processor, config)
 
     @property
     def size(self) -> int:

@@ -63,7 +63,8 @@ class DrawnData(Part):
     lanes: PositiveInt = 1
     held_out: bool = False  # use the fonts that are kept for evaluation, and no others
     questions: Annotated[int, Field(ge=0)] = 0  # sequences per page; 0 leaves the page to the reading loss
-    kinds: tuple[str, ...] = ()  # of questions; () is all
+    kinds: tuple[Literal["click", "absent", "find", "read"], ...] = ()  # of questions; () is all
+    dialect: str = "compact"
 
 
 class PageData(Part):
@@ -72,8 +73,9 @@ class PageData(Part):
     kind: Literal["pages"]
     folder: Path
     weight: PositiveFloat = 1.0
-    questions: PositiveInt = 2
-    kinds: tuple[str, ...] = ()
+    questions: PositiveInt = 8
+    kinds: tuple[Literal["click", "absent", "find", "read"], ...] = ()
+    dialect: str = "compact"
 
 
 Data = Annotated[ConversationData | DrawnData | PageData, Field(discriminator="kind")]

@@ -13,12 +13,22 @@ from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True)
+class Target:
+    """Where a click should land, and what is needed to understand one."""
+
+    box: tuple[float, float, float, float]  # CSS pixels
+    dialect: str
+    image: tuple[int, int]
+    viewport: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
 class TokenSequence:
     ids: np.ndarray  # int32 [T]
     learn: np.ndarray  # bool [T]: tokens the model should have written
     tiles: tuple[int, ...] = ()  # which of the sample's tiles its image placeholders stand for, in order
     prompt: int = 0  # tokens before the first reply
-    box: tuple[float, float, float, float] | None = None  # where a click should land, in cells of the whole picture
+    target: Target | None = None  # of a first reply that is a click
 
     def __len__(self) -> int:
         return len(self.ids)
