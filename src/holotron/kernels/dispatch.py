@@ -61,11 +61,9 @@ def next_power_of_two(n: int) -> int:
     return 1 << max(n - 1, 0).bit_length()
 
 
-def two_powers(n: int, least: int = 1) -> tuple[int, int]:
-    """Two powers of two that cover n, the sizes a Triton tile can have: 80 = 64 + 16, 1280 = 1024 + 256, 64 = 64 + 0.
-    One is enough when the second would be no smaller than the first, or smaller than `least`."""
+def two_powers(n: int) -> tuple[int, int]:
+    """Two powers of two that cover n, the sizes a Triton tile can have: 5120 = 4096 + 1024, 1280 = 1024 + 256,
+    64 = 64 + 0. One is enough when the second would be no smaller than the first."""
     left = next_power_of_two(n + 1) // 2
     right = next_power_of_two(n - left) if n > left else 0
-    if right == left or left < least:
-        return max(next_power_of_two(n), least), 0
-    return left, max(right, least) if right else 0
+    return (2 * left, 0) if right == left else (left, right)

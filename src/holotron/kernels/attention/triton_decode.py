@@ -2,8 +2,8 @@
 
 Reading the keys and values once is all the time there is, so: the query heads that share a key head form one small
 matrix tile (5 of 16 rows used for 40/8 heads; the matrix unit has nothing better to do), and every context is cut into
-SPLITS parts for parallelism, whose softmaxes are joined by a second, tiny kernel. The launch grid depends on the number
-of sequences alone, never on their lengths, so a captured graph stays valid while contexts grow.
+parts for parallelism, whose softmaxes are joined by a second, tiny kernel. The launch grid depends on the number of
+sequences and the width of the page table, never on contexts, so a captured graph stays valid while they grow.
 """
 # mypy: disable-error-code="no-untyped-def"
 
@@ -14,10 +14,11 @@ from torch import Tensor
 
 from holotron.kernels.dispatch import multiprocessors, next_power_of_two
 from holotron.kernels.layout import Layout
+from holotron.kernels.triton_math import LOG2E
 
 BLOCK = 64  # tokens per step
+MOST_SPLITS = 64
 STAGES = 5  # two for the page table, two blocks of keys and values on their way, one at work
-LOG2E: tl.constexpr = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
@@ -65,7 +66,7 @@ def _unpack(pair, NATIVE: tl.constexpr):
     return low, high
 
 
-@triton.jit(do_not_specialize_on_alignment=["pages_ptr", "context_ptr"])
+@triton.jit(do_not_specialize=["splits"], do_not_specialize_on_alignment=["pages_ptr", "context_ptr"])
 def _decode(
     q_ptr,
     keys_ptr,
@@ -76,6 +77,7 @@ def _decode(
     pages_ptr,
     context_ptr,
     scale,
+    splits,
     page_size,
     stride_qt,
     stride_pages,
@@ -86,7 +88,7 @@ def _decode(
     GROUP: tl.constexpr,
     GROUP_TILE: tl.constexpr,
     HEAD_DIM: tl.constexpr,
-    SPLITS: tl.constexpr,
+    WHOLE: tl.constexpr,
     BLOCK: tl.constexpr,
     ALIGNED: tl.constexpr,
     PACKED: tl.constexpr,
@@ -97,7 +99,7 @@ def _decode(
     split = tl.program_id(1)
     token = tl.program_id(2).to(tl.int64)
     seen = tl.load(context_ptr + token) + 1
-    share = tl.cdiv(tl.cdiv(seen, BLOCK), SPLITS) * BLOCK
+    share = tl.cdiv(tl.cdiv(seen, BLOCK), splits) * BLOCK
     begin = split * share
     end = tl.minimum(begin + share, seen)
 
@@ -142,28 +144,28 @@ def _decode(
     if PACKED:
         acc = tl.reshape(tl.join(acc, acc_high), [GROUP_TILE, HEAD_DIM])
     query = token * (KV_HEADS * GROUP) + kv * GROUP + head
-    if SPLITS == 1:
+    if WHOLE:
         out_at = out_ptr + query[:, None] * HEAD_DIM + d[None, :]
         y = acc * (1.0 / weight)[:, None]
         tl.store(out_at, y.to(out_ptr.dtype.element_ty), (head < GROUP)[:, None])
     else:
         # A part is stored normalised, with the logarithm of its weight; an empty part has weight zero.
-        part_at = part_ptr + (query * SPLITS + split)[:, None] * HEAD_DIM + d[None, :]
+        part_at = part_ptr + (query * splits + split)[:, None] * HEAD_DIM + d[None, :]
         safe = tl.where(weight > 0, weight, 1.0)
         tl.store(part_at, acc * (1.0 / safe)[:, None], (head < GROUP)[:, None])
         log_weight = tl.where(weight > 0, top + tl.log2(safe), float("-inf"))
-        tl.store(weight_ptr + query * SPLITS + split, log_weight, head < GROUP)
+        tl.store(weight_ptr + query * splits + split, log_weight, head < GROUP)
 
 
-@triton.jit
-def _join(part_ptr, weight_ptr, out_ptr, HEAD_DIM: tl.constexpr, SPLITS: tl.constexpr, SPLITS_TILE: tl.constexpr):
+@triton.jit(do_not_specialize=["splits"])
+def _join(part_ptr, weight_ptr, out_ptr, splits, HEAD_DIM: tl.constexpr, MOST: tl.constexpr):
     query = tl.program_id(0).to(tl.int64)
-    split = tl.arange(0, SPLITS_TILE)
+    split = tl.arange(0, MOST)
     d = tl.arange(0, HEAD_DIM)
-    log_weight = tl.load(weight_ptr + query * SPLITS + split, split < SPLITS, other=float("-inf"))
+    log_weight = tl.load(weight_ptr + query * splits + split, split < splits, other=float("-inf"))
     weight = tl.exp2(log_weight - tl.max(log_weight, axis=0))
-    part_at = part_ptr + (query * SPLITS + split)[:, None] * HEAD_DIM + d[None, :]
-    part = tl.load(part_at, (split < SPLITS)[:, None], other=0.0)
+    part_at = part_ptr + (query * splits + split)[:, None] * HEAD_DIM + d[None, :]
+    part = tl.load(part_at, (split < splits)[:, None], other=0.0)
     y = tl.sum(part * weight[:, None], axis=0) / tl.sum(weight, axis=0)
     tl.store(out_ptr + query * HEAD_DIM + d, y.to(out_ptr.dtype.element_ty))
 
@@ -172,7 +174,7 @@ def splits_for(sequences: int, kv_heads: int, most_tokens: int, device: torch.de
     """Parts per context: enough programs to balance contexts of different lengths over the GPU (about 16 for each
     multiprocessor), but no part shorter than four blocks."""
     wanted = triton.cdiv(16 * multiprocessors(device), sequences * kv_heads)
-    return max(1, min(wanted, triton.cdiv(most_tokens, 4 * BLOCK), 64))
+    return max(1, min(wanted, triton.cdiv(most_tokens, 4 * BLOCK), MOST_SPLITS))
 
 
 def attend_tokens(q_THD: Tensor, keys: Tensor, values: Tensor, out_THD: Tensor, layout: Layout, scale: float) -> None:
@@ -194,6 +196,7 @@ def attend_tokens(q_THD: Tensor, keys: Tensor, values: Tensor, out_THD: Tensor, 
         layout.pages_SM,
         layout.context_S,
         scale,
+        splits,
         layout.page_size,
         q_THD.stride(0),
         layout.pages_SM.stride(0),
@@ -204,7 +207,7 @@ def attend_tokens(q_THD: Tensor, keys: Tensor, values: Tensor, out_THD: Tensor, 
         heads // kv_heads,
         max(next_power_of_two(heads // kv_heads), 16),
         head_dim,
-        splits,
+        splits == 1,
         BLOCK,
         layout.page_size % BLOCK == 0,
         packed,
@@ -213,4 +216,4 @@ def attend_tokens(q_THD: Tensor, keys: Tensor, values: Tensor, out_THD: Tensor, 
         num_warps=4,
     )
     if splits > 1:
-        _join[(sequences * heads,)](part, weight, out_THD, head_dim, splits, next_power_of_two(splits), num_warps=1)
+        _join[(sequences * heads,)](part, weight, out_THD, splits, head_dim, MOST_SPLITS, num_warps=4)

@@ -9,9 +9,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from holotron.kernels.attention.triton_decode import LOG2E, locate
+from holotron.kernels.attention.triton_decode import locate
 from holotron.kernels.dispatch import roomy
 from holotron.kernels.layout import Layout
+from holotron.kernels.triton_math import LOG2E
 
 TILE = 64  # queries per program: two programs share a multiprocessor, one multiplies while the other takes exponents
 BLOCK = 64  # keys per step

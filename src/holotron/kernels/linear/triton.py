@@ -73,7 +73,7 @@ def _quantize_rows(x_TI: Tensor, relu2: bool) -> Quantized:
     scale = torch.empty((rows, 1), dtype=torch.float32, device=x_TI.device)
     if rows:
         left, right = two_powers(width)
-        warps = min(max(left // 1024, 1), 16)
+        warps = min(max(left // 512, 1), 32)
         _quantize[(rows,)](x_TI, out, scale, x_TI.stride(0), width, left, right, relu2, num_warps=warps)
     return Quantized(out, scale)
 

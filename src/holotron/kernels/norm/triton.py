@@ -44,7 +44,7 @@ def _sum(
     return x.to(tl.float32)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def _add_rms_norm(
     x_ptr,
     residual_ptr,

@@ -31,7 +31,7 @@ def state_space_scan(
     if use_triton(x_THP, dt_TH, A_H, D_H):
         from holotron.kernels.scan import triton
 
-        if triton.supported(x_THP, B_TGN):
+        if triton.supported(B_TGN.shape[-1]):
             return triton.state_space_scan(x_THP, dt_TH, dt_bias_H, A_H, B_TGN, C_TGN, D_H, state_RHPN, layout, ring)
     return reference.state_space_scan(x_THP, dt_TH, dt_bias_H, A_H, B_TGN, C_TGN, D_H, state_RHPN, layout, chunk, ring)
 

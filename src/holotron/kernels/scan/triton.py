@@ -4,15 +4,12 @@ import torch
 from torch import Tensor
 
 from holotron.kernels.layout import Layout
-from holotron.kernels.scan import triton_prefill, triton_replay
+from holotron.kernels.scan import triton_replay
 from holotron.kernels.scan.replay import Ring
 from holotron.kernels.scan.triton_decode import step_tokens
-from holotron.kernels.scan.triton_prefill import scan_prompts
+from holotron.kernels.scan.triton_prefill import scan_prompts, supported
 
-
-def supported(x_THP: Tensor, B_TGN: Tensor) -> bool:
-    """The matrix tiles want a state size that is a power of two; every published model has one."""
-    return triton_prefill.supported(x_THP.shape[-1], B_TGN.shape[-1])
+__all__ = ["state_space_scan", "supported"]
 
 
 def state_space_scan(

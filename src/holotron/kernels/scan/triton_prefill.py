@@ -12,9 +12,9 @@ Per chunk, with a_t = dt_t A summed from the chunk's start (s_t):
 Products take the inputs' dtype and accumulate in fp32; the state is fp32 throughout and only rounded as an operand.
 
 Every product here is at most 32 rows high, so that the compiler uses the ordinary matrix instruction. From 64 rows on
-it would take Hopper's asynchronous one (wgmma), and Triton 3.4 to 3.8 assemble kernels with several of those in a loop
-wrongly: they read operands too early, or outside shared memory (triton-lang/triton 9433, 11366). The state of a head
-is therefore held as up to three tiles of 32 or 16 rows (80 = 32 + 32 + 16).
+it would take Hopper's asynchronous one (wgmma), and the assembler that comes with Triton (ptxas before 13.3) gets
+kernels with several of those in a loop wrong: seen here as illegal memory accesses, reported as triton-lang/triton
+9433, 11366 and 11781. The state of a head is therefore held as three tiles of 32 or 16 rows (80 = 32 + 32 + 16).
 """
 # mypy: disable-error-code="no-untyped-def"
 
@@ -31,7 +31,7 @@ CHUNK = 32
 BLOCK_H = 16  # heads per program of the first kernel
 
 
-@triton.jit(do_not_specialize=["num_spans"], do_not_specialize_on_alignment=["spans_ptr"])
+@triton.jit(do_not_specialize=["num_spans", "tokens"], do_not_specialize_on_alignment=["spans_ptr"])
 def _prepare(
     dt_ptr,
     dt_bias_ptr,
@@ -152,7 +152,7 @@ def _store_rows(state_ptr, state_PN, first, SIZE: tl.constexpr, HEAD_DIM: tl.con
 
 
 @triton.jit(
-    do_not_specialize=["num_decodes"],
+    do_not_specialize=["num_decodes", "tokens"],
     do_not_specialize_on_alignment=["starts_ptr", "rows_ptr", "first_ptr", "marks_ptr", "spare_ptr"],
 )
 def _scan(
@@ -261,7 +261,8 @@ def row_tiles(head_dim: int) -> tuple[int, int, int]:
     return (32, 32, 16) if 64 < head_dim <= 80 else (32, 16, 16)
 
 
-def supported(head_dim: int, state: int) -> bool:
+def supported(state: int) -> bool:
+    """The matrix tiles want a state size that is a power of two; every published model has one."""
     return power_of_two(state) and 16 <= state <= 256
 
 
