@@ -30,6 +30,8 @@ ANSWER_TIMEOUT = 15.0  # seconds for the browser to answer one call
 INPUT_TIMEOUT = 20.0  # seconds for a page to take a drag or typing
 TYPED = 400  # characters typed key by key; longer texts are inserted at once
 SCROLL_POLL, SCROLL_POLLS = 0.015, 16  # seconds, times
+# For a moment a tab that goes to another site has neither the old page nor the new one to show.
+_BETWEEN_PAGES, BETWEEN_PAGES_POLL = "Not attached to an active page", 0.02  # the browser's words, seconds
 
 
 class PageCrash(EnvironmentFault):
@@ -166,8 +168,16 @@ class Tab:
                 "height": clip.height,
                 "scale": 1,
             }
-        reply = await self.send("Page.captureScreenshot", timeout=timeout, **parameters)
-        return base64.b64decode(reply["data"])
+        async with self._calling("Page.captureScreenshot", timeout or ANSWER_TIMEOUT):
+            while True:
+                try:
+                    reply = await self._cdp.send("Page.captureScreenshot", parameters)
+                except PlaywrightError as error:
+                    if _BETWEEN_PAGES not in str(error):
+                        raise
+                    await asyncio.sleep(BETWEEN_PAGES_POLL)
+                else:
+                    return base64.b64decode(reply["data"])
 
     # ---------------------------------------------------------------------------------------------- the hands
 
