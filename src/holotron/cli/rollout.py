@@ -24,6 +24,7 @@ def rollout(
     sessions: Annotated[int, typer.Option(min=1, help="Episodes at once.")] = 8,
     scale: Annotated[float, typer.Option(help="Pixels drawn per CSS pixel of MiniWoB++.")] = 3.0,
     crop: Annotated[bool, typer.Option("--crop", help="Without MiniWoB++'s instruction bar.")] = False,
+    png: Annotated[bool, typer.Option("--png", help="MiniWoB++'s pictures without loss, larger than JPEG.")] = False,
     steps: Annotated[int | None, typer.Option(min=1, help="Most steps of an episode.", show_default="suite's")] = None,
     seconds: Annotated[float | None, typer.Option(help="Most seconds of an episode.", show_default="suite's")] = None,
     attempts: Annotated[int, typer.Option(min=1, help="Attempts when the environment fails.")] = 3,
@@ -50,7 +51,9 @@ def rollout(
     from holotron.rollouts.runner import rollout as play
     from holotron.rollouts.suites import find_suite
 
-    chosen = find_suite(suite, tasks, seeds, scale=scale, crop_instruction=crop).limited(steps, seconds)
+    chosen = find_suite(
+        suite, tasks, seeds, scale=scale, crop_instruction=crop, image_format="png" if png else "jpeg"
+    ).limited(steps, seconds)
     who = shared.choice(
         policy, model, dialect, frame, history, temperature, max_tokens, sample_seed, constrained, thinking, device
     )
