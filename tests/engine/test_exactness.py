@@ -28,6 +28,8 @@ CONFIGS = st.builds(
     expected_tokens=st.sampled_from([1, 16]),
     prefix_cache_bytes=st.sampled_from([0, 3000, 1 << 20]),
     vision_cache_bytes=st.sampled_from([0, 1 << 20]),
+    overlap=st.booleans(),
+    graphs=st.booleans(),
 )
 THOROUGH: dict[str, Any] = {"derandomize": True, "suppress_health_check": list(HealthCheck)}
 

@@ -202,7 +202,10 @@ class EngineConfig:
     state_rows: int = 64  # device pool for recurrent states: one per session on the device, one per snapshot
     host_bytes: int = 4 << 30  # where states and pages go when the device is full
     state_dtype: str | None = None  # "float32" (default), "bfloat16", ...
-    kv_dtype: str | None = None  # the model's own unless stated
+    kv_dtype: str | None = None  # the model's own unless stated; "float8_e4m3fn" halves it
+
+    overlap: bool | None = None  # launch an iteration before the tokens of the last are read; None: on a GPU
+    graphs: bool | None = None  # fill decodes up to a few batch sizes and replay captured graphs; None: on a GPU
 
     max_running: int = 64  # sequences in one iteration
     token_budget: int = 1024  # tokens in one iteration; prompts beyond it are computed in pieces

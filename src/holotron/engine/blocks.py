@@ -214,12 +214,17 @@ class Demand:
 class Pools:
     """Both pools and the host tier behind them."""
 
-    def __init__(self, config: DecoderConfig, cache: Cache, *, page_size: int, host_bytes: int) -> None:
+    def __init__(
+        self, config: DecoderConfig, cache: Cache, *, page_size: int, host_bytes: int, padded: bool = False
+    ) -> None:
+        """`padded`: the last row and the last page belong to nobody; sequences that fill up a batch work on them."""
         self.cache = cache
         self.page_size = page_size
         self.host = HostTier(host_bytes)
-        self.rows = Pool("state", (cache.ssm_RLHPN, cache.conv_RLKC), self.host)
-        self.pages = Pool("page", (cache.kv_ZL2zkD,), self.host)
+        rows, pages = len(cache.ssm_RLHPN) - padded, len(cache.kv_ZL2zkD) - padded
+        self.padding = (rows, pages) if padded else None
+        self.rows = Pool("state", [tensor[:rows] for tensor in cache.row_tensors], self.host)
+        self.pages = Pool("page", [cache.kv_ZL2zkD[:pages]], self.host)
         self.has_attention = bool(config.layers("*"))
         self.has_state = bool(config.layers("M"))  # without one, a memory can be cut back to any length
 

@@ -28,10 +28,11 @@ from holotron.engine.api import (
     TokenEvent,
     UnknownSession,
 )
+from holotron.engine.flight import Flight
 from holotron.engine.grammar import Matcher
 from holotron.engine.log import TileStore
 from holotron.engine.runner import Runner
-from holotron.engine.sampler import Choice, Sampled, sample
+from holotron.engine.sampler import Choice, draw
 from holotron.engine.scheduler import Plan, Scheduler
 from holotron.engine.sequence import Request, Sequence
 from holotron.engine.sessions import Sessions
@@ -57,12 +58,15 @@ class Core:
         self._on_step = on_step or (lambda report: None)
         self._totals = EngineStats()
         self._speed = 0.0  # tokens per second, smoothed
+        self._finished = self._tiles = 0  # so far
+        self._flight: Flight | None = None  # what the device is computing
+        self._overlap = config.overlap if config.overlap is not None else model.device.type == "cuda"
         self.pools = allocate(model, config)
         self.context_limit = context_limit(model.config.decoder, config)
         self.sessions = Sessions(config, self.pools, self.context_limit)
         self.tiles = TileStore()
         self.vision = VisionCache(model, config.vision_cache_bytes, config.vision_batch)
-        self.runner = Runner(model, self.pools, self.vision)
+        self.runner = Runner(model, self.pools, self.vision, config, self.context_limit)
         mamba = model.config.decoder.mamba
         self.scheduler = Scheduler(
             config,
@@ -81,111 +85,163 @@ class Core:
 
     @torch.inference_mode()
     def step(self) -> bool:
-        """One iteration for everybody. False: there was nothing to do."""
+        """One iteration for everybody. False: there was nothing to do.
+
+        With overlap, the next iteration is launched before the tokens of the last one are read, so that host and device
+        work at the same time. What the device samples it reads itself; the host learns of it one iteration late:
+
+            device   | network n | sample n | network n+1       | sample n+1 | ...
+            host       ... launch network n+1 | read n | launch sample n+1 | plan n+2 | launch network n+2 ...
+        """
         started = time.perf_counter()
         self._expire()
         plan = self.scheduler.plan()
         for request, error in plan.failed:
             self.finish(request, "error", error=error)
-        if not plan.all:
+        before, self._flight = self._flight, self._launch(plan) if plan.all else None
+        if before is None and self._flight is None:
             return bool(plan.failed)
-        encoded = self.vision.encoded
-        try:
-            hidden_SD = self.runner.run(plan.pieces) if plan.pieces else None
-            rows = self._remember(plan, hidden_SD)
-            self._choose(rows)
-        except Exception as error:
-            self._give_up(plan, error)
-        self._deliver(plan, time.perf_counter() - started, self.vision.encoded - encoded)
+        finished = self._finished
+        if before is not None:
+            self._land(before)
+        if self._flight is not None:
+            self._choose(self._flight)
+            if not self._overlap:
+                self.land()
+        self._report(plan, time.perf_counter() - started, self._finished - finished)
         return True
 
-    def _remember(self, plan: Plan, hidden_SD: Tensor | None) -> list[tuple[Request, Tensor]]:
-        """The pieces are written: advance the memories, take the snapshots due here. Returns who is to be sampled
-        for, with the vector to sample from."""
-        due: list[tuple[Request, Tensor]] = []
-        vectors = hidden_SD.unbind() if hidden_SD is not None else ()
-        for piece, vector in zip(plan.pieces, vectors, strict=True):
+    def land(self) -> None:
+        """Read whatever is on its way."""
+        if self._flight is not None:
+            flight, self._flight = self._flight, None
+            self._land(flight)
+
+    def _launch(self, plan: Plan) -> Flight | None:
+        """Start the network, book what it writes, take the snapshots due here."""
+        flight = Flight(plan.all, self.version)
+        try:
+            if plan.pieces:
+                flight.hidden_SD = self.runner.run(plan.pieces)
+        except Exception as error:
+            self._give_up([piece.request for piece in plan.all], error)
+            return None
+        for n, piece in enumerate(plan.pieces):
             request, sequence = piece.request, piece.request.sequence
-            sequence.memory.wrote(piece.end, self.version)
+            end = piece.start + piece.count
+            sequence.memory.wrote(end, self.version)
             sequence.service += piece.count
             if piece.start < request.prompt:
-                computed = min(piece.end, request.prompt) - piece.start
+                computed = min(end, request.prompt) - piece.start
                 request.computed += computed
                 self._totals.computed_tokens += computed
-            places = [place for place in sequence.wanted() if place.position == piece.end]
             complete = sequence.pending == 0
-            if places or (complete and request.params.max_tokens == 0):
-                sequence.memory.hidden = vector.clone()  # a view would keep the whole batch alive
-            for place in places:
-                self.sessions.keep(sequence, place)
+            for place in sequence.wanted():
+                if place.position == end:
+                    sequence.memory.hidden = flight.vector(n)
+                    self.sessions.keep(sequence, place)
             if complete:
-                due.append((request, vector))
+                sequence.promised += 1
+                flight.due.append((request, n))
         for piece in plan.waiting_to_sample:
-            hidden = piece.request.sequence.memory.hidden
-            assert hidden is not None, "a sequence has nothing to compute and nothing to sample from"
-            due.append((piece.request, hidden))
-        return due
+            piece.request.sequence.promised += 1
+            flight.due.append((piece.request, -1))
+        return flight
 
-    def _choose(self, due: list[tuple[Request, Tensor]]) -> None:
-        """Sample for everybody whose log is computed to its end, and append."""
-        wanted: list[tuple[Request, Tensor]] = []
-        for request, vector in due:
-            if len(request.events) < request.params.max_tokens:
-                wanted.append((request, vector))
-            else:
+    def _choose(self, flight: Flight) -> None:
+        """Sample for everybody whose log is computed to its end."""
+        wanted: list[tuple[Request, int]] = []
+        for request, n in flight.due:
+            sequence = request.sequence
+            if request.done:
+                continue
+            if len(request.events) >= request.params.max_tokens:
                 self.finish(request, "length")  # nothing was asked for but to compute the prompt
-        if not wanted:
-            return
-        requests = [request for request, _ in wanted]
-        sampled = self._sample(self.runner.logits(torch.stack([vector for _, vector in wanted])), requests)
-        for n, request in enumerate(requests):
-            if not request.done:
-                self._accept(request, sampled.tokens[n], sampled.logprobs[n], sampled.top[n])
+            elif len(sequence.log) > sequence.memory.length:
+                sequence.break_promise()  # a grammar has forced tokens meanwhile: the next choice comes after those
+            else:
+                wanted.append((request, n))
+        try:
+            if wanted:
+                self._sample(flight, wanted)
+            flight.mark()
+        except Exception as error:
+            self._flight = None
+            self._give_up([piece.request for piece in flight.pieces], error)
 
-    def _sample(self, logits_BV: Tensor, requests: list[Request]) -> Sampled:
+    def _sample(self, flight: Flight, wanted: list[tuple[Request, int]]) -> None:
+        logits_BV = self.runner.logits(flight.vectors(wanted))
         allowed: dict[int, Tensor] = {}
-        for n, request in enumerate(requests):  # while a GPU still computes the logits
+        for n, (request, _) in enumerate(wanted):  # while a GPU still computes the logits
             if request.matcher is not None:
                 try:
                     allowed[n] = request.matcher.allowed()
                 except InputError as error:
                     self.finish(request, "error", error=error)
-        return sample(
-            logits_BV,
-            [Choice(request.params, request.seed, len(request.events)) for request in requests],
-            never=self._never,
-            allowed=allowed,
-        )
+        choices = [Choice(request.params, request.seed, len(request.events)) for request, _ in wanted]
+        flight.draw = draw(logits_BV, choices, never=self._never, allowed=allowed)
+        flight.sampled = [request for request, _ in wanted]
+        self.runner.feed_back(flight.draw.tokens_B)
+        for n, request in enumerate(flight.sampled):
+            if not request.done:
+                request.sequence.source = n
 
-    def _accept(self, request: Request, token: int, logprob: float, top: TopLogprobs) -> None:
+    def _land(self, flight: Flight) -> None:
+        """Read what was sampled, and append."""
+        try:
+            sampled = flight.read()
+        except Exception as error:
+            later = self._flight.pieces if self._flight is not None else []
+            self._flight = None
+            self._give_up([piece.request for piece in [*flight.pieces, *later]], error)
+            return
+        if sampled is not None:
+            for request, token, logprob, top in zip(
+                flight.sampled, sampled.tokens, sampled.logprobs, sampled.top, strict=True
+            ):
+                if not request.done:
+                    sequence = request.sequence
+                    sequence.promised -= 1
+                    if not sequence.promised:
+                        sequence.source = -1
+                    self._accept(request, token, logprob, top, flight.version)
+        for piece in flight.pieces:
+            request = piece.request
+            if request.fresh:
+                request.deliver(request.take_fresh(), None)
+
+    def _accept(self, request: Request, token: int, logprob: float, top: TopLogprobs, version: int) -> None:
         """A token was chosen; with a grammar, more may follow from it without a choice."""
         if math.isnan(logprob):
+            request.sequence.break_promise()
             request.sequence.memory.release()  # whatever it remembers is not a number either
             self.finish(request, "error", error=HolotronError("the network computed NaN for this session"))
             return
         if request.first_token_at is None:
             request.first_token_at = time.monotonic()
-        self._append(request, token, logprob, top)
+        self._append(request, token, logprob, top, version)
         if request.matcher is None or request.done:
             return
         try:
             request.matcher.accept(token)
-            self._follow(request, request.matcher)
+            self._follow(request, request.matcher, version)
         except InputError as error:
             self.finish(request, "error", error=error)
 
-    def _follow(self, request: Request, matcher: Matcher) -> None:
+    def _follow(self, request: Request, matcher: Matcher, version: int) -> None:
         """Append what the grammar forces, and end where it ends."""
         forced = matcher.forced()
         if matcher.finished and not request.params.ignore_eos:
             forced = [*forced, self.model.config.tokens.eos[0]]
         for token in forced:
             if not request.done:
-                self._append(request, token, 0.0, (), forced=True)
+                self._append(request, token, 0.0, (), version, forced=True)
         if matcher.finished and not request.done:
             self.finish(request, "stop")
 
-    def _append(self, request: Request, token: int, logprob: float, top: TopLogprobs, *, forced: bool = False) -> None:
+    def _append(
+        self, request: Request, token: int, logprob: float, top: TopLogprobs, version: int, *, forced: bool = False
+    ) -> None:
         """One more token for the log and for the reader; perhaps the last."""
         params, sequence = request.params, request.sequence
         sequence.log.append(token)
@@ -196,29 +252,27 @@ class Core:
         last = len(request.events) + 1 >= params.max_tokens or len(sequence.log) >= self.context_limit
         if last and not ends and stop is None:
             text += request.text.finish()
-        request.add(TokenEvent(token, text, logprob, self.version, forced, top))
+        request.add(TokenEvent(token, text, logprob, version, forced, top))
         if ends or stop is not None:
             self.finish(request, "stop", stop if stop is not None else token)
         elif last:
             self.finish(request, "length")
 
-    def _give_up(self, plan: Plan, error: Exception) -> None:
+    def _give_up(self, requests: list[Request], error: Exception) -> None:
         """Something broke in the middle. What these sequences remember is in doubt, so it is dropped; their logs are
         sound, and everybody else goes on."""
-        log.exception("iteration failed; %d requests are given up", len(plan.all))
-        for piece in plan.all:
-            if not piece.request.done:
-                piece.request.sequence.memory.release()
-                self.finish(piece.request, "error", error=HolotronError(f"the iteration failed: {error}"))
+        log.error("iteration failed; %d requests are given up", len(requests), exc_info=error)
+        for request in requests:
+            if not request.done:
+                request.sequence.break_promise()
+                request.sequence.memory.release()
+                self.finish(request, "error", error=HolotronError(f"the iteration failed: {error}"))
 
-    def _deliver(self, plan: Plan, seconds: float, tiles: int) -> None:
-        for piece in plan.all:
-            if piece.request.fresh:
-                piece.request.deliver(piece.request.take_fresh(), None)
+    def _report(self, plan: Plan, seconds: float, finished: int) -> None:
         self._totals.iterations += 1
         prefill = sum(piece.count for piece in plan.prefills)
+        tiles, self._tiles = self.vision.encoded - self._tiles, self.vision.encoded
         self._speed += 0.1 * ((prefill + len(plan.decodes)) / max(seconds, 1e-6) - self._speed)
-        finished = sum(piece.request.done for piece in plan.all)
         try:
             self._on_step(StepReport(seconds, len(plan.all), len(plan.decodes), prefill, tiles, finished))
         except Exception:
@@ -243,7 +297,7 @@ class Core:
         self.scheduler.add(request)
         if request.matcher is not None:
             try:
-                self._follow(request, request.matcher)
+                self._follow(request, request.matcher, self.version)
             except InputError as error:
                 self.finish(request, "error", error=error)
 
@@ -271,9 +325,16 @@ class Core:
         if request.done:
             return
         request.done = True
+        self._finished += 1
         self.scheduler.remove(request)
         sequence = request.sequence
         sequence.request = None
+        if sequence.promised:
+            # The network has read the whole log already. The token it chose after that is dropped; what it was chosen
+            # from is kept, so that somebody may choose again.
+            if sequence.memory.hidden is None and self._flight is not None:
+                sequence.memory.hidden = self._flight.vector_of(request)
+            sequence.break_promise()
         if sequence.cached and reason in ("cancelled", "deadline", "error"):
             self.sessions.close(sequence)
         else:
@@ -311,6 +372,7 @@ class Core:
         """End everything that runs or waits."""
         for request in self.scheduler.active():
             self.finish(request, "error", error=error)
+        self._flight = None
 
     # ------------------------------------------------------------------------------------------------- the whole
 
@@ -318,6 +380,7 @@ class Core:
         """Between two iterations. `keep`: open sessions go on with what they remember, each token saying by which
         version it was computed. `refresh`: everything remembered is void and computed again when needed. What is
         cached for nobody in particular is dropped either way."""
+        self.land()
         if load_weights(self.model, tensors):
             self.vision.clear()
         self.sessions.version += 1

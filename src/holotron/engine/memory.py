@@ -90,10 +90,12 @@ class Memory:
     def ready(self, upto: int) -> bool:
         """Whether tokens up to `upto` can be written as it is: the usual case of a sequence that generates."""
         state, pages = self.state, self.pages
-        if state is None or state.refs > 1:
+        if self._pools.has_state and (state is None or state.refs > 1):
             return False
         if not self._pools.has_attention:
             return True
+        if not pages:
+            return False
         return upto <= len(pages) * self._pools.page_size and pages[-1].refs == 1
 
     def pin(self) -> None:

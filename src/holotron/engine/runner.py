@@ -1,7 +1,8 @@
-"""Computes what the scheduler decided: pieces of several logs through the network in one call.
+"""Computes what the scheduler decided: pieces of several logs through the network in one call, without waiting for it.
 
-This is the only place that touches the model's inputs, so it is also the place where a captured graph for decode-only
-batches would be replayed instead: everything a forward pass depends on is in the `Layout` and the embedded tokens.
+An iteration of decodes alone is filled up to one of a few sizes and, on a GPU, replayed from a captured graph
+(`graphs`): hundreds of kernels in one launch. Everything else is launched kernel by kernel, which takes the host less
+time than it takes the device to compute a prompt.
 
 Legend: S pieces, T tokens, D hidden, V vocabulary.
 """
@@ -14,79 +15,101 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from holotron.engine.api import EngineConfig
+from holotron.engine.batch import Batch, decode_batch, fed_back, mixed_batch
 from holotron.engine.blocks import Pools
-from holotron.engine.log import TileSpan
+from holotron.engine.graphs import Graphs, bucket_sizes, capturable
 from holotron.engine.scheduler import Piece
 from holotron.engine.vision import VisionCache
-from holotron.kernels.layout import Layout
+from holotron.kernels.layout import Layout, upload
 from holotron.model.model import Holotron
 
 
+NARROWEST = 64  # pages
+
+
 class Runner:
-    def __init__(self, model: Holotron, pools: Pools, vision: VisionCache) -> None:
+    def __init__(
+        self, model: Holotron, pools: Pools, vision: VisionCache, config: EngineConfig, context_limit: int
+    ) -> None:
         self._model = model
         self._pools = pools
         self._vision = vision
+        self._sampled = torch.zeros(config.max_running, dtype=torch.int64, device=model.device)
+        self._sizes = bucket_sizes(config.max_running) if pools.padding is not None else []
+        self._most_pages = pools.pages_for(context_limit + 1)
+        self._width = min(NARROWEST, self._most_pages)  # of the page tables of decodes; grows with the contexts
+        self._graphs = Graphs(model, pools, self._sampled) if self._sizes and capturable(model, pools) else None
 
     def run(self, pieces: Sequence[Piece]) -> Tensor:
-        """Write the pieces into their memories; the final vector of each piece's last token, [S, D]."""
-        layout = self._layout(pieces)
-        hidden_TD = self._model.language_model(self._embed(pieces), layout, self._pools.cache)
-        return hidden_TD[layout.starts_S1[1:].long() - 1]
+        """Write the pieces into their memories; the final vector of each piece's last token, [S, D], which is valid
+        until the next call."""
+        if self._sizes and all(piece.count == 1 and piece.start > 0 for piece in pieces):
+            return self._decode(pieces)[: len(pieces)]
+        batch = mixed_batch(pieces, self._pools)
+        hidden_TD = self._forward(batch)
+        if len(batch.id_T) == len(pieces):
+            return hidden_TD
+        (last_S,) = upload([np.cumsum(batch.length_S, dtype=np.int64) - 1], self._model.device)
+        return hidden_TD[last_S]
+
+    def feed_back(self, tokens_B: Tensor) -> None:
+        """What was sampled, for the next call to read."""
+        self._sampled[: len(tokens_B)] = tokens_B
 
     def logits(self, hidden_SD: Tensor) -> Tensor:
         return self._model.language_model.logits(hidden_SD)
 
-    def _embed(self, pieces: Sequence[Piece]) -> Tensor:
-        ids: list[int] = []
-        shown: list[tuple[int, TileSpan]] = []  # where in the batch each stretch of a tile goes
-        for piece in pieces:
-            log = piece.request.sequence.log
-            for span in log.shown(piece.start, piece.end):
-                shown.append((len(ids) + span.start - piece.start, span))
-            ids.extend(log.ids[piece.start : piece.end])
-        places = np.concatenate([np.arange(at, at + span.count) for at, span in shown]) if shown else np.zeros(0, int)
-        tokens = np.array(ids)
-        tokens[places] = 0  # a placeholder need not have a row in the table of embeddings
-        x_TD = self._model.language_model.embed(self._put(tokens))
-        if shown:
-            rows = self._vision.rows([span for _, span in shown])
-            images = torch.cat([rows[span.tile.key][span.offset : span.offset + span.count] for _, span in shown])
-            x_TD = x_TD.index_copy(0, self._put(places), images.to(x_TD.dtype))
-        return x_TD
+    def forget_graphs(self) -> None:
+        """Something that captured graphs rely on has changed."""
+        if self._graphs is not None:
+            self._graphs.clear()
 
-    def _layout(self, pieces: Sequence[Piece]) -> Layout:
-        """`Layout.build` without a Python loop over tokens or pages."""
-        size = self._pools.page_size
-        memories = [piece.request.sequence.memory for piece in pieces]
-        lengths = np.array([piece.count for piece in pieces])
-        contexts = np.array([piece.start for piece in pieces])
-        rows = np.array([memory.row for memory in memories])
-        starts = np.concatenate([[0], lengths.cumsum()])
-        owner = np.repeat(np.arange(len(pieces)), lengths)  # which piece a token belongs to
-        positions = np.arange(starts[-1]) - starts[owner] + contexts[owner]
-        tables = np.zeros((len(pieces), max(len(memory.pages) for memory in memories)), np.int32)
-        for row, memory in zip(tables, memories, strict=True):
-            table = memory.table
-            row[: len(table)] = table
-        if self._pools.has_attention:
-            slots = tables[owner, positions // size].astype(np.int64) * size + positions % size
-        else:
-            tables, slots = np.zeros((0, 0), np.int32), np.zeros(0, np.int64)
-        decodes = int(((lengths == 1) & (contexts > 0)).cumprod().sum())
-        return Layout(
-            lengths=tuple(lengths.tolist()),
-            contexts=tuple(contexts.tolist()),
-            rows=tuple(rows.tolist()),
-            num_decodes=decodes,
-            page_size=size,
-            starts_S1=self._put(starts, torch.int32),
-            context_S=self._put(contexts, torch.int32),
-            rows_S=self._put(rows, torch.int32),
-            pages_SM=self._put(tables),
-            slots_T=self._put(slots),
-            positions_T=self._put(positions),
+    def _decode(self, pieces: Sequence[Piece]) -> Tensor:
+        assert self._pools.padding is not None
+        size = next(size for size in self._sizes if size >= len(pieces))
+        pages = max(len(piece.request.sequence.memory.pages) for piece in pieces)
+        if pages > self._width:
+            while pages > self._width:
+                self._width = min(2 * self._width, self._most_pages)
+            self.forget_graphs()
+        batch = decode_batch(pieces, self._pools, size, self._width, self._pools.padding)
+        return self._graphs.run(batch) if self._graphs is not None else self._forward(batch)
+
+    def _forward(self, batch: Batch) -> Tensor:
+        layout, ids_T, source_D = self._put(batch)
+        if (batch.source_D >= 0).any():
+            ids_T = fed_back(ids_T, source_D, self._sampled)
+        x_TD = self._model.language_model.embed(ids_T)
+        if batch.shown:
+            x_TD = self._show(x_TD, batch)
+        return self._model.language_model(x_TD, layout, self._pools.cache)
+
+    def _show(self, x_TD: Tensor, batch: Batch) -> Tensor:
+        """Image rows in the place of placeholders."""
+        rows = self._vision.rows([span for _, span in batch.shown])
+        images = torch.cat([rows[span.tile.key][span.offset : span.offset + span.count] for _, span in batch.shown])
+        places = np.concatenate([np.arange(at, at + span.count) for at, span in batch.shown])
+        return x_TD.index_copy(0, upload([places], x_TD.device)[0], images.to(x_TD.dtype))
+
+    def _put(self, batch: Batch) -> tuple[Layout, Tensor, Tensor]:
+        start_S1 = np.concatenate([[0], np.cumsum(batch.length_S)]).astype(np.int32)
+        arrays = [start_S1, batch.context_S, batch.row_S, batch.table_SM, batch.slot_T, batch.position_T, batch.id_T]
+        starts, context, row, table, slot, position, ids, source = upload(
+            [*arrays, batch.source_D], self._model.device
         )
+        layout = Layout(
+            lengths=tuple(batch.length_S.tolist()),
+            contexts=tuple(batch.context_S.tolist()),
+            rows=tuple(batch.row_S.tolist()),
+            num_decodes=batch.decodes,
+            page_size=self._pools.page_size,
+            starts_S1=starts,
+            context_S=context,
+            rows_S=row,
+            pages_SM=table,
+            slots_T=slot,
+            positions_T=position,
+        )
+        return layout, ids, source
 
-    def _put(self, values: np.ndarray, dtype: torch.dtype | None = None) -> Tensor:
-        return torch.from_numpy(values).to(self._model.device, dtype, non_blocking=True)

@@ -6,6 +6,9 @@ in which order, cannot change a sample. The number is looked up in the cumulativ
 Logprobs are those of the model: log softmax of the logits as they came, before temperature, filters and masks. That is
 what a trainer computes from the same tokens.
 
+Nothing here waits for the device: `draw` gives the tokens as a tensor, for the network to read next, and `Draw.read`
+waits for them when the host wants to know.
+
 Legend: B sequences, V vocabulary.
 """
 
@@ -14,10 +17,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from holotron.engine.api import SamplingParams
+from holotron.kernels.layout import upload
 
 _MASK64 = (1 << 64) - 1
 
@@ -51,6 +56,42 @@ class Sampled:
     top: list[tuple[tuple[int, float], ...]]  # empty where not asked for
 
 
+class Draw:
+    """Tokens that the device has chosen, or is about to."""
+
+    def __init__(self, tokens_B: Tensor, logprobs_B: Tensor, top: tuple[Tensor, Tensor] | None, wanted: list[int]):
+        """`top`: logprobs and ids of the likeliest tokens of each row, of which the n-th row wants `wanted[n]`."""
+        self.tokens_B = tokens_B
+        self._wanted = wanted
+        rows = [tokens_B[None], logprobs_B[None]]
+        if top is not None:
+            rows += [part.T for part in top]
+        # In one copy; float64 holds a token id exactly.
+        packed = torch.cat([row.double() for row in rows])
+        self._host = packed
+        self._event: torch.cuda.Event | None = None
+        if packed.is_cuda:
+            self._host = torch.empty(packed.shape, dtype=packed.dtype, pin_memory=True)
+            self._host.copy_(packed, non_blocking=True)
+            self._event = torch.cuda.Event()
+            self._event.record()
+
+    def read(self) -> Sampled:
+        """Wait for them."""
+        if self._event is not None:
+            self._event.synchronize()
+        table = self._host.numpy()
+        tokens = table[0].astype(np.int64).tolist()
+        none: tuple[tuple[int, float], ...] = ()
+        top = [none] * len(tokens)
+        count = (len(table) - 2) // 2
+        if count:
+            values, ids = table[2 : 2 + count].T.tolist(), table[2 + count :].T.astype(np.int64).tolist()
+            pairs = [list(zip(*both, strict=True)) for both in zip(ids, values, strict=True)]
+            top = [tuple(row[:wanted]) for row, wanted in zip(pairs, self._wanted, strict=True)]
+        return Sampled(tokens, table[1].tolist(), top)
+
+
 def sample(
     logits_BV: Tensor,
     choices: Sequence[Choice],
@@ -58,6 +99,17 @@ def sample(
     never: Tensor | None = None,
     allowed: dict[int, Tensor] | None = None,
 ) -> Sampled:
+    """One token per row, at once."""
+    return draw(logits_BV, choices, never=never, allowed=allowed).read()
+
+
+def draw(
+    logits_BV: Tensor,
+    choices: Sequence[Choice],
+    *,
+    never: Tensor | None = None,
+    allowed: dict[int, Tensor] | None = None,
+) -> Draw:
     """One token per row. `never` are ids not to be sampled at all; `allowed` holds a bit mask (int32, 32 tokens a word)
     for the rows under a grammar."""
     raw = logits_BV.to(torch.promote_types(logits_BV.dtype, torch.float32))
@@ -68,19 +120,18 @@ def sample(
     warm = [row for row, choice in enumerate(choices) if choice.params.temperature > 0]
     plain = [row for row in warm if not _filtered(choices[row].params)]
     filtered = [row for row in warm if _filtered(choices[row].params)]
-    for rows, draw in ((plain, _draw), (filtered, _draw_filtered)):
+    for rows, pick in ((plain, _draw), (filtered, _draw_filtered)):
         if rows:
-            index = torch.tensor(rows, device=raw.device)
-            tokens_B[index] = draw(masked[index], [choices[row] for row in rows])
+            index = _column(rows, np.int64, raw.device)[:, 0]
+            tokens_B[index] = pick(masked[index], [choices[row] for row in rows])
 
     logprobs_B = raw.gather(-1, tokens_B[:, None])[:, 0] - norm_B
-    top: list[tuple[tuple[int, float], ...]] = [()] * len(choices)
     widest = max((choice.params.top_logprobs for choice in choices), default=0)
+    top = None
     if widest:
-        values, indices = (raw - norm_B[:, None]).topk(min(widest, raw.shape[-1]))
-        pairs = [list(zip(*both, strict=True)) for both in zip(indices.tolist(), values.tolist(), strict=True)]
-        top = [tuple(row[: choice.params.top_logprobs]) for row, choice in zip(pairs, choices, strict=True)]
-    return Sampled(tokens_B.tolist(), logprobs_B.tolist(), top)
+        values, ids = (raw - norm_B[:, None]).topk(min(widest, raw.shape[-1]))
+        top = (values, ids)
+    return Draw(tokens_B, logprobs_B, top, [choice.params.top_logprobs for choice in choices])
 
 
 def _filtered(params: SamplingParams) -> bool:
@@ -95,28 +146,29 @@ def _masked(raw_BV: Tensor, never: Tensor | None, allowed: dict[int, Tensor]) ->
     if never is not None:
         masked[:, never] = -torch.inf
     if allowed:
-        rows = torch.tensor(list(allowed), device=raw_BV.device)
-        words = torch.stack(list(allowed.values())).to(raw_BV.device, non_blocking=True)
+        rows = _column(list(allowed), np.int64, raw_BV.device)[:, 0]
+        (words,) = upload([np.stack([mask.numpy() for mask in allowed.values()])], raw_BV.device)
         bits = torch.arange(32, device=raw_BV.device, dtype=torch.int32)
         forbidden = ((words[:, :, None] >> bits) & 1).flatten(1)[:, :vocab] == 0
         masked[rows] = masked[rows].masked_fill(forbidden, -torch.inf)
     return masked
 
 
-def _column(values: list[float], like: Tensor) -> Tensor:
-    return torch.tensor(values, dtype=like.dtype, device=like.device)[:, None]
+def _column(values: Sequence[float], dtype: type[np.generic], device: torch.device) -> Tensor:
+    return upload([np.array(values, dtype)], device)[0][:, None]
 
 
 def _probabilities(logits_BV: Tensor, choices: Sequence[Choice]) -> Tensor:
     # Shifted first: a tiny temperature must not overflow.
     shifted = logits_BV - logits_BV.max(-1, keepdim=True).values
-    return (shifted / _column([choice.params.temperature for choice in choices], logits_BV)).softmax(-1)
+    temperature = _column([choice.params.temperature for choice in choices], np.float64, logits_BV.device)
+    return (shifted / temperature.to(logits_BV.dtype)).softmax(-1)
 
 
 def _look_up(probs_BV: Tensor, choices: Sequence[Choice]) -> Tensor:
     # In float64 the sums are exact enough that the number, below 1 by at least 2^-32, never falls off the end.
     cumulative = probs_BV.cumsum(-1, dtype=torch.float64)
-    numbers = _column([uniform(choice.seed, choice.index) for choice in choices], cumulative)
+    numbers = _column([uniform(choice.seed, choice.index) for choice in choices], np.float64, probs_BV.device)
     index = torch.searchsorted(cumulative, numbers * cumulative[:, -1:], right=True)[:, 0]
     return index.clamp_(max=probs_BV.shape[-1] - 1)  # off the end only if the row is not a number
 
@@ -130,10 +182,10 @@ def _draw_filtered(logits_BV: Tensor, choices: Sequence[Choice]) -> Tensor:
     probs, order = _probabilities(logits_BV, choices).sort(dim=-1, descending=True, stable=True)
     vocab = probs.shape[-1]
     rank = torch.arange(vocab, device=probs.device)
-    top_k = _column([min(choice.params.top_k or vocab, vocab) for choice in choices], probs)
-    min_p = _column([choice.params.min_p for choice in choices], probs)
+    top_k = _column([min(choice.params.top_k or vocab, vocab) for choice in choices], np.int64, probs.device)
+    min_p = _column([choice.params.min_p for choice in choices], np.float64, probs.device).to(probs.dtype)
     probs = probs * ((probs >= min_p * probs[:, :1]) & (rank < top_k))
     before = probs.cumsum(-1) - probs
-    top_p = _column([choice.params.top_p for choice in choices], probs)
+    top_p = _column([choice.params.top_p for choice in choices], np.float64, probs.device).to(probs.dtype)
     probs = probs * ((before < top_p * probs.sum(-1, keepdim=True)) | (rank == 0))
     return order.gather(-1, _look_up(probs, choices)[:, None])[:, 0]

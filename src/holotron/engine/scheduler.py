@@ -119,11 +119,14 @@ class Scheduler:
         for request in order:
             if request not in self.running:
                 continue  # it had to yield to one before it
-            pending = request.sequence.pending
-            if pending > 1 or request.sequence.memory.length == 0:
+            sequence = request.sequence
+            pending, memory = sequence.pending, sequence.memory
+            if pending > 1 or memory.length == 0:
                 prompts.append(request)
+            elif sequence.promised and self._ends(request):
+                continue  # with the token that is on its way
             elif pending == 0:
-                plan.waiting_to_sample.append(Piece(request, request.sequence.memory.length, 0))
+                plan.waiting_to_sample.append(Piece(request, memory.length, 0))
                 placed.add(request)
             elif self._place(plan, plan.decodes, request, 1, order, placed):
                 budget -= 1
@@ -172,7 +175,12 @@ class Scheduler:
             return False
         memory = request.sequence.memory
         piece = Piece(request, memory.length, count)
-        while not memory.ready(piece.end) and not self._make_room(memory.demand(piece.end)):
+        if memory.ready(piece.end):  # nearly always, when it generates
+            memory.hidden = None
+            to.append(piece)
+            placed.add(request)
+            return True
+        while not self._make_room(memory.demand(piece.end)):
             victim = next((r for r in reversed(order) if r in self.running and r not in placed | {request}), None)
             if victim is not None:
                 self._yield(victim)
@@ -186,6 +194,14 @@ class Scheduler:
         to.append(piece)
         placed.add(request)
         return True
+
+    def _ends(self, request: Request) -> bool:
+        """Whether the token promised to it is its last, whatever it is."""
+        sequence = request.sequence
+        return (
+            len(request.events) + sequence.promised >= request.params.max_tokens
+            or len(sequence.log) + sequence.promised >= self._context_limit
+        )
 
     def _yield(self, request: Request) -> None:
         """Back to the queue. Its memory stays as it is, and where it is until somebody needs the room."""

@@ -50,13 +50,19 @@ class Sequence:
         self.closed = False
         self.fault: HolotronError | None = None  # an append that failed, to be told with the next call
         self.request: Request | None = None
+        self.promised = 0  # tokens chosen for it on the device that the host has not read yet
+        self.source = -1  # where the device keeps the last of them
         self.service = 0.0  # tokens computed for it, the currency of fairness
         self.used_at = time.monotonic()
 
     @property
     def pending(self) -> int:
-        """Tokens of the log that the network has not seen."""
-        return len(self.log) - self.memory.length
+        """Tokens that the network has not seen: of the log, and those promised to it."""
+        return len(self.log.ids) + self.promised - self.memory.length
+
+    def break_promise(self) -> None:
+        """The token on its way is not wanted any more."""
+        self.promised, self.source = 0, -1
 
     def snapshots(self) -> list[Snapshot]:
         return [*self.marks.values(), *([self.prompt_end] if self.prompt_end is not None else [])]

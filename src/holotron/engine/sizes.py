@@ -21,6 +21,11 @@ def slots(decoder: DecoderConfig, config: EngineConfig) -> tuple[int, int]:
     return rows, pages
 
 
+def padded(device: torch.device, config: EngineConfig) -> bool:
+    """Whether batches of decodes are filled up, which takes a row and a page for those that fill them up."""
+    return config.graphs if config.graphs is not None else device.type == "cuda"
+
+
 def context_limit(decoder: DecoderConfig, config: EngineConfig) -> int:
     """The longest session: what the model can read, what is allowed, and what fits on the device alone."""
     limit = min(decoder.max_positions, config.max_context or decoder.max_positions)
@@ -45,14 +50,15 @@ def dtype_of(name: str | None) -> torch.dtype | None:
 def allocate(model: Holotron, config: EngineConfig) -> Pools:
     decoder = model.config.decoder
     rows, pages = slots(decoder, config)
+    extra = padded(model.device, config)
     cache = Cache.allocate(
         decoder,
-        rows=rows,
-        pages=pages,
+        rows=rows + extra,
+        pages=pages + extra,
         page_size=config.page_size,
         dtype=model.dtype,
         state_dtype=dtype_of(config.state_dtype),
         kv_dtype=dtype_of(config.kv_dtype),
         device=model.device,
     )
-    return Pools(decoder, cache, page_size=config.page_size, host_bytes=config.host_bytes)
+    return Pools(decoder, cache, page_size=config.page_size, host_bytes=config.host_bytes, padded=extra)

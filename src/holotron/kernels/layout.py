@@ -131,18 +131,20 @@ class Layout:
         if pages is not None:
             owner = np.repeat(np.arange(len(lengths)), length_S)
             slots = table[owner, positions // page_size].astype(np.int64) * page_size + positions % page_size
-        small = _upload([starts, context_S, np.asarray(rows, dtype=np.int32), table], device)
-        slots_T, positions_T = _upload([slots, positions], device)
+        row_S = np.asarray(rows, dtype=np.int32)
+        starts_S1, there_S, rows_S, pages_SM, slots_T, positions_T = upload(
+            [starts, context_S, row_S, table, slots, positions], device
+        )
         return Layout(
             lengths=lengths,
             contexts=contexts,
             rows=rows,
             num_decodes=num_decodes,
             page_size=page_size,
-            starts_S1=small[0],
-            context_S=small[1],
-            rows_S=small[2],
-            pages_SM=small[3],
+            starts_S1=starts_S1,
+            context_S=there_S,
+            rows_S=rows_S,
+            pages_SM=pages_SM,
             slots_T=slots_T,
             positions_T=positions_T,
             snapshots=tuple(sorted(snapshots)),
@@ -216,13 +218,13 @@ class Layout:
         begin = (np.arange(len(sequence)) - first[sequence]) * size
         start_P = self.num_decodes + np.cumsum(length_P) - length_P
         table = np.stack([sequence + self.num_decodes, begin, start_P[sequence], length_P[sequence]])
-        return _upload([table.astype(np.int32)], self.device)[0]
+        return upload([table.astype(np.int32)], self.device)[0]
 
     def _place(self, length: int) -> Tensor:
         starts = np.cumsum(self.lengths) - self.lengths
         shift = np.arange(len(self.lengths)) * length - starts
         place = np.arange(self.num_tokens) + np.repeat(shift, self.lengths)
-        return _upload([place.astype(np.int64)], self.device)[0]
+        return upload([place.astype(np.int64)], self.device)[0]
 
     def _span(self, size: int) -> Tensor:
         cuts = [(end.sequence, end.tokens) for end in self.ends if end.sequence >= self.num_decodes]
@@ -232,12 +234,12 @@ class Layout:
         count = -(-(after - first) // size)
         piece = np.repeat(np.arange(len(after)), count)
         begin = first[piece] + (np.arange(len(piece)) - (np.cumsum(count) - count)[piece]) * size
-        return _upload([np.stack([begin, np.minimum(after[piece] - begin, size)]).astype(np.int32)], self.device)[0]
+        return upload([np.stack([begin, np.minimum(after[piece] - begin, size)]).astype(np.int32)], self.device)[0]
 
     def _mark(self, _: int) -> Marks:
         table = np.asarray(self.snapshots, dtype=np.int32).reshape(-1, 3)
         first = np.searchsorted(table[:, 0], np.arange(self.num_sequences + 1)).astype(np.int32)
-        return Marks(*_upload([first, table[:, 1], table[:, 2]], self.device))
+        return Marks(*upload([first, table[:, 1], table[:, 2]], self.device))
 
     def _cut(self, size: int) -> Chunks:
         ends = np.asarray(self.ends, dtype=np.int64).reshape(-1, 3)
@@ -248,7 +250,7 @@ class Layout:
         after_e = np.cumsum(count_e)
         before_e, start_e = after_e - count_e, np.cumsum(length_e) - length_e
         place_T = np.arange(self.num_tokens) + np.repeat(before_e * size - start_e, length_e)
-        place, sequence_c, first_S, sequence, after, row = _upload(
+        place, sequence_c, first_S, sequence, after, row = upload(
             [place_T, np.repeat(sequence_e, count_e), before_e[new_e], sequence_e, after_e, row_e], self.device
         )
         return Chunks(
@@ -275,18 +277,37 @@ def _page_table(pages: Sequence[Sequence[int]] | np.ndarray | None, sequences: i
     return table
 
 
-def _upload(arrays: list[np.ndarray], device: torch.device | str) -> list[Tensor]:
-    """Arrays of one dtype in one copy to the device, each at an address that wide loads can use."""
-    align = 16 // arrays[0].dtype.itemsize
-    sizes = [-(-array.size // align) * align for array in arrays]
-    on_gpu = torch.device(device).type == "cuda"
-    dtype = torch.int32 if arrays[0].dtype == np.int32 else torch.int64
-    host = torch.empty(sum(sizes), dtype=dtype, pin_memory=on_gpu)
+def upload(arrays: Sequence[np.ndarray], device: torch.device | str) -> list[Tensor]:
+    """Arrays of any types in one copy to the device, which does not wait for it."""
+    device = torch.device(device)
+    host, places = pack(arrays, pinned=device.type == "cuda")
+    return unpack(host.to(device, non_blocking=True), arrays, places)
+
+
+def pack(arrays: Sequence[np.ndarray], *, pinned: bool) -> tuple[Tensor, list[int]]:
+    """Arrays end to end as bytes, each at an address that wide loads can use; and where each begins."""
+    places, size = [], 0
+    for array in arrays:
+        places.append(size)
+        size += -(-array.nbytes // 16) * 16
+    host = torch.empty(size, dtype=torch.uint8, pin_memory=pinned)
     flat = host.numpy()
-    views, at = [], 0
-    for array, size in zip(arrays, sizes, strict=True):
-        flat[at : at + array.size] = array.reshape(-1)
-        views.append((at, array))
-        at += size
-    there = host.to(device, non_blocking=True)
-    return [there[at : at + array.size].view(array.shape) for at, array in views]
+    for array, at in zip(arrays, places, strict=True):
+        flat[at : at + array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return host, places
+
+
+def unpack(there: Tensor, arrays: Sequence[np.ndarray], places: Sequence[int]) -> list[Tensor]:
+    """Views of packed bytes as what they were."""
+    return [
+        there[at : at + array.nbytes].view(_DTYPES[array.dtype]).view(array.shape)
+        for array, at in zip(arrays, places, strict=True)
+    ]
+
+
+_DTYPES = {
+    np.dtype(np.int32): torch.int32,
+    np.dtype(np.int64): torch.int64,
+    np.dtype(np.float32): torch.float32,
+    np.dtype(np.float64): torch.float64,
+}

@@ -47,8 +47,13 @@ class Cache:
         return self._layers[1][i]
 
     @property
+    def row_tensors(self) -> tuple[Tensor, ...]:
+        """All that belongs to a row."""
+        return (self.ssm_RLHPN, self.conv_RLKC)
+
+    @property
     def nbytes(self) -> int:
-        return sum(t.nbytes for t in (self.ssm_RLHPN, self.conv_RLKC, self.kv_ZL2zkD))
+        return sum(t.nbytes for t in (*self.row_tensors, self.kv_ZL2zkD))
 
     @staticmethod
     def allocate(

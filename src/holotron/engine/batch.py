@@ -1,0 +1,98 @@
+"""One iteration as arrays: which tokens, from which sequences, into which memory.
+
+Tokens that the last iteration sampled may not be known to the host yet. They are taken on the device, from the tensor
+they were sampled into: `source` says from which place of it, or -1 where the id is known.
+
+Legend: S pieces, T tokens, M pages in the widest table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from holotron.engine.blocks import Pools
+from holotron.engine.log import TileSpan
+from holotron.engine.scheduler import Piece
+
+
+@dataclass(slots=True)
+class Batch:
+    decodes: int  # leading pieces of one token after a context
+    length_S: np.ndarray
+    context_S: np.ndarray
+    row_S: np.ndarray
+    table_SM: np.ndarray
+    slot_T: np.ndarray
+    position_T: np.ndarray
+    id_T: np.ndarray
+    source_D: np.ndarray  # of the decodes alone: nobody else can be ahead of the host
+    shown: list[tuple[int, TileSpan]]  # where in the batch each stretch of a tile goes
+
+
+def decode_batch(pieces: Sequence[Piece], pools: Pools, size: int, width: int, pad: tuple[int, int]) -> Batch:
+    """Decodes filled up to `size`; what is filled in reads and writes the row and the page in `pad`. `width` pages are
+    in the table, of which those beyond a sequence's own are never read and hold anything."""
+    count = len(pieces)
+    sequences = [piece.request.sequence for piece in pieces]
+    context = np.zeros(size, np.int32)
+    context[:count] = [sequence.memory.length for sequence in sequences]
+    row = np.full(size, pad[0], np.int32)
+    row[:count] = [sequence.memory.row for sequence in sequences]
+    source = np.full(size, -1, np.int64)
+    source[:count] = [sequence.source for sequence in sequences]
+    ids = np.zeros(size, np.int64)
+    ids[:count] = [0 if s.promised else s.log.ids[s.memory.length] for s in sequences]
+    table, slot = np.empty((0, 0), np.int32), np.empty(0, np.int64)
+    if pools.has_attention:
+        table = np.empty((size, width), np.int32)
+        table[count:, 0] = pad[1]
+        for n, sequence in enumerate(sequences):
+            pages = sequence.memory.table
+            table[n, : len(pages)] = pages
+        page, within = np.divmod(context, pools.page_size)
+        slot = table[np.arange(size), page].astype(np.int64) * pools.page_size + within
+    length = np.ones(size, np.int32)
+    return Batch(size, length, context, row, table, slot, context.astype(np.int64), ids, source, [])
+
+
+def mixed_batch(pieces: Sequence[Piece], pools: Pools) -> Batch:
+    sequences = [piece.request.sequence for piece in pieces]
+    length = np.array([piece.count for piece in pieces], np.int32)
+    context = np.array([piece.start for piece in pieces], np.int32)
+    row = np.array([sequence.memory.row for sequence in sequences], np.int32)
+    decodes = int(((length == 1) & (context > 0)).cumprod().sum())
+    source = np.array([sequence.source for sequence in sequences[:decodes]], np.int64)
+    ids: list[int] = []
+    shown: list[tuple[int, TileSpan]] = []
+    for piece, sequence in zip(pieces, sequences, strict=True):
+        if sequence.log.tiles:
+            for span in sequence.log.shown(piece.start, piece.end):
+                shown.append((len(ids) + span.start - piece.start, span))
+        ids += [0] if sequence.promised else sequence.log.ids[piece.start : piece.end]
+    id_T = np.array(ids, np.int64)
+    for at, span in shown:
+        id_T[at : at + span.count] = 0  # a placeholder need not have a row in the table of embeddings
+    owner = np.repeat(np.arange(len(pieces)), length)  # which piece a token belongs to
+    start = np.cumsum(length) - length
+    position = np.arange(len(id_T), dtype=np.int64) + (context - start)[owner]
+    table, slot = np.empty((0, 0), np.int32), np.empty(0, np.int64)
+    if pools.has_attention:
+        size = pools.page_size
+        table = np.zeros((len(pieces), max(len(sequence.memory.pages) for sequence in sequences)), np.int32)
+        for n, sequence in enumerate(sequences):
+            pages = sequence.memory.table
+            table[n, : len(pages)] = pages
+        slot = table[owner, position // size].astype(np.int64) * size + position % size
+    return Batch(decodes, length, context, row, table, slot, position, id_T, source, shown)
+
+
+def fed_back(ids_T: Tensor, source_D: Tensor, sampled: Tensor) -> Tensor:
+    """Ids with those of the leading decodes that only the device knows put in their places."""
+    decodes = len(source_D)
+    known = torch.where(source_D < 0, ids_T[:decodes], sampled[source_D.clamp(min=0)])
+    return known if decodes == len(ids_T) else torch.cat([known, ids_T[decodes:]])

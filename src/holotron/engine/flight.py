@@ -1,0 +1,62 @@
+"""An iteration under way: what the device computes and what will be done with it when it is there."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from holotron.engine.sampler import Draw, Sampled
+from holotron.engine.scheduler import Piece
+from holotron.engine.sequence import Request
+from holotron.kernels.layout import upload
+
+
+class Flight:
+    def __init__(self, pieces: list[Piece], version: int) -> None:
+        self.pieces = pieces
+        self.version = version  # of the weights
+        self.hidden_SD: Tensor | None = None  # final vectors of the pieces; valid until the next iteration is launched
+        self.due: list[tuple[Request, int]] = []  # to be sampled for, from this vector; -1: from what is remembered
+        self.sampled: list[Request] = []  # for whom a token was drawn
+        self.draw: Draw | None = None
+        self._event: torch.cuda.Event | None = None
+
+    def vector(self, n: int) -> Tensor:
+        """A copy of the n-th piece's final vector: a view would not last, and keep the whole batch alive."""
+        assert self.hidden_SD is not None
+        return self.hidden_SD[n].clone()
+
+    def vector_of(self, request: Request) -> Tensor:
+        return self.vector(next(n for other, n in self.due if other is request))
+
+    def vectors(self, wanted: list[tuple[Request, int]]) -> Tensor:
+        """What to sample from, [B, D]."""
+        rows = [n for _, n in wanted if n >= 0]
+        if len(rows) < len(wanted):
+            return torch.stack([self._any(request, n) for request, n in wanted])
+        assert self.hidden_SD is not None
+        if rows == list(range(len(self.hidden_SD))):
+            return self.hidden_SD
+        return self.hidden_SD[upload([np.array(rows)], self.hidden_SD.device)[0]]
+
+    def _any(self, request: Request, n: int) -> Tensor:
+        if n >= 0:
+            return self.vector(n)
+        hidden = request.sequence.memory.hidden
+        assert hidden is not None, "a sequence has nothing to compute and nothing to sample from"
+        return hidden
+
+    def mark(self) -> None:
+        """All that belongs to this iteration is launched."""
+        if self.draw is None and self.hidden_SD is not None and self.hidden_SD.is_cuda:
+            self._event = torch.cuda.Event()
+            self._event.record()
+
+    def read(self) -> Sampled | None:
+        """Wait for the end, so that the host is never more than one iteration ahead."""
+        if self.draw is not None:
+            return self.draw.read()
+        if self._event is not None:
+            self._event.synchronize()
+        return None

@@ -1,0 +1,127 @@
+"""Decode iterations as captured CUDA graphs: launched in one call instead of some five hundred.
+
+A graph is a recording of kernels and the addresses they read. So every batch size (of a few, the batch is filled up)
+has its own inputs at fixed addresses; a run writes them in one copy and replays. The first time a size is seen it runs
+kernel by kernel, which compiles and loads whatever is missing; the second time it is captured. Capturing computes
+nothing, so no state is moved on twice. All graphs share one pool of memory: they never run at the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from holotron.engine.batch import Batch, fed_back
+from holotron.engine.blocks import Pools
+from holotron.kernels.dispatch import use_triton
+from holotron.kernels.layout import Layout, pack, unpack
+from holotron.model.model import Holotron
+
+
+def bucket_sizes(most: int) -> list[int]:
+    """The batch sizes decodes are filled up to: every eighth or sixteenth, and the largest there can be."""
+    steps = [1, 2, 4, 8, 16, 24, 32, 48, 64, 80, 96, *range(128, most, 32)]
+    return [size for size in steps if size < most] + [most]
+
+
+def capturable(model: Holotron, pools: Pools) -> bool:
+    """Whether every kernel of a decode reads its inputs on the device alone: ours do, the torch references look at the
+    host's copies, and a mixture of experts asks the device which experts to run."""
+    decoder = model.config.decoder
+    if not use_triton(model.language_model.backbone.embeddings.weight) or decoder.moe is not None:
+        return False
+    from holotron.kernels.attention import triton as attention
+    from holotron.kernels.conv.triton import TAPS
+    from holotron.kernels.scan import triton as scan
+
+    if decoder.mamba is not None and not (decoder.mamba.kernel == TAPS and scan.supported(decoder.mamba.state)):
+        return False
+    if decoder.attention is None:
+        return True
+    query = torch.empty(0, decoder.attention.heads, decoder.attention.head_dim, dtype=model.dtype, device=model.device)
+    return attention.supported(query, pools.cache.kv_ZL2zkD)
+
+
+@dataclass(slots=True)
+class Recording:
+    """One batch size: its inputs, what computes them, and the graph of that once there is one."""
+
+    inputs: Tensor
+    compute: Callable[[], Tensor]
+    graph: torch.cuda.CUDAGraph | None = None
+    hidden: Tensor | None = None
+
+
+class Graphs:
+    def __init__(self, model: Holotron, pools: Pools, sampled: Tensor) -> None:
+        self._model = model
+        self._pools = pools
+        self._sampled = sampled
+        self._recordings: dict[int, Recording] = {}
+        self._pool = torch.cuda.graph_pool_handle()
+        self._stream = torch.cuda.Stream(model.device)
+
+    def run(self, batch: Batch) -> Tensor:
+        """Final vectors [S, D] of a filled-up batch of decodes."""
+        arrays = [batch.context_S, batch.row_S, batch.table_SM, batch.slot_T, batch.position_T, batch.id_T]
+        host, places = pack([*arrays, batch.source_D], pinned=True)
+        known = self._recordings.get(batch.decodes)
+        if known is None:
+            inputs = host.to(self._model.device, non_blocking=True)
+            tensors = unpack(inputs, [*arrays, batch.source_D], places)
+            known = self._recordings[batch.decodes] = Recording(inputs, self._forward(*tensors))
+            return known.compute()
+        known.inputs.copy_(host, non_blocking=True)
+        if known.graph is None:
+            known.graph, known.hidden = self._capture(known.compute)
+        known.graph.replay()
+        assert known.hidden is not None
+        return known.hidden
+
+    def clear(self) -> None:
+        torch.cuda.synchronize(self._model.device)  # one of them may be running
+        self._recordings.clear()
+
+    @property
+    def captured(self) -> list[int]:
+        return [size for size, recording in self._recordings.items() if recording.graph is not None]
+
+    def _forward(
+        self, context: Tensor, row: Tensor, table: Tensor, slot: Tensor, position: Tensor, ids: Tensor, source: Tensor
+    ) -> Callable[[], Tensor]:
+        size = len(row)
+        layout = Layout(
+            lengths=(1,) * size,
+            contexts=(1,) * size,  # kernels look at the device's copy
+            rows=(0,) * size,
+            num_decodes=size,
+            page_size=self._pools.page_size,
+            starts_S1=torch.arange(size + 1, dtype=torch.int32, device=row.device),
+            context_S=context,
+            rows_S=row,
+            pages_SM=table,
+            slots_T=slot,
+            positions_T=position,
+        )
+        decoder = self._model.language_model
+
+        def compute() -> Tensor:
+            return decoder(decoder.embed(fed_back(ids, source, self._sampled)), layout, self._pools.cache)
+
+        return compute
+
+    def _capture(self, compute: Callable[[], Tensor]) -> tuple[torch.cuda.CUDAGraph, Tensor]:
+        # `torch.cuda.graph` would also collect garbage and empty the allocator's cache, which takes longer than this.
+        graph = torch.cuda.CUDAGraph()
+        self._stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._stream):
+            graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+            try:
+                hidden = compute()
+            finally:
+                graph.capture_end()
+        torch.cuda.current_stream().wait_stream(self._stream)
+        return graph, hidden
