@@ -219,7 +219,7 @@ def test_wrong_set_up_is_not_an_outcome():
 def test_refused_actions_are_not_carried_out():
     asked = []
 
-    async def approve(action, observation):
+    async def approve(action, observation, environment):
         asked.append(action)
         return len(asked) > 1
 

@@ -25,7 +25,7 @@ from holotron.types import Action, Answer, Observation, Outcome, Reply, Step, St
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-Approve = Callable[[Action, Observation], Awaitable[bool]]
+Approve = Callable[[Action, Observation, Environment], Awaitable[bool]]
 
 _REFUSED = "The user did not allow this action. Choose another one, or answer."
 _CIRCLE = (
@@ -168,9 +168,12 @@ class Episode:
         """Why this reply is not carried out; empty if it is."""
         if reply.error or reply.action is None:
             return reply.error or "the reply holds no action"
-        if self._approve is not None and not await self._approve(reply.action, observation):
-            return _REFUSED
-        return ""
+        if self._approve is None:
+            return ""
+        began = time.monotonic()
+        allowed = await self._env(self._approve(reply.action, observation, self._environment), bounded=False)
+        self._started += time.monotonic() - began  # a person's time to decide is not the agent's
+        return "" if allowed else _REFUSED
 
     def _circle(self, action: Action, observation: Observation) -> str:
         count = self._circles.repeats(action, observation)
@@ -198,13 +201,13 @@ class Episode:
 
     # ------------------------------------------------------------------------------------------------- whose fault
 
-    async def _env(self, call: Awaitable[T]) -> T:
-        limit = self._limits.environment_seconds
+    async def _env(self, call: Awaitable[T], *, bounded: bool = True) -> T:
+        limit = self._limits.environment_seconds if bounded else None
         try:
             async with asyncio.timeout(limit):
                 return await call
         except TimeoutError:
-            raise _End(Outcome.ENVIRONMENT_ERROR, f"the environment did not answer within {limit:g} s") from None
+            raise _End(Outcome.ENVIRONMENT_ERROR, f"the environment did not answer within {limit} s") from None
         except EnvironmentFault as fault:
             raise _End(Outcome.ENVIRONMENT_ERROR, str(fault)) from None
         except (ConfigError, MissingDependency):  # nothing to do with this episode: the caller's setup is wrong

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -15,9 +17,15 @@ from holotron.errors import ConfigError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from holotron.types import Action, Observation, Step, Trajectory
+    from holotron.types import Step, Trajectory
 
 app = typer.Typer()
+
+
+class Confirm(StrEnum):
+    never = "never"
+    critical = "critical"
+    always = "always"
 
 
 @app.command()
@@ -26,7 +34,20 @@ def run(
     url: Annotated[str, typer.Option(help="Where it starts.")],
     policy: shared.Policy = "holotron-mini",
     headed: Annotated[bool, typer.Option("--headed", help="Show the browser window.")] = False,
-    confirm: Annotated[bool, typer.Option("--confirm", help="Ask before every action.")] = False,
+    confirm: Annotated[
+        Confirm,
+        typer.Option(
+            help="Ask you before every action, before what cannot be taken back (pay, send, delete, log in), or never."
+        ),
+    ] = Confirm.critical,
+    secret: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VARIABLE@HOST",
+            help="A password the agent may use on that site and never sees: it writes <secret:NAME>, the value comes "
+            "from the environment variable. May be given again.",
+        ),
+    ] = None,
     allow: Annotated[
         list[str] | None, typer.Option(help="A site it may visit (may be given again); all public ones if none is.")
     ] = None,
@@ -52,9 +73,11 @@ def run(
     """Give the agent one task in a real browser and watch it: every thought, action and timing, then a report."""
     from rich.console import Console
 
+    from holotron.agent.approval import Approval
     from holotron.agent.loop import Limits
     from holotron.agent.schema import ACTIONS
     from holotron.envs.network import NetworkPolicy
+    from holotron.envs.secrets import Secrets, parse_secret
     from holotron.envs.session import SessionOptions
     from holotron.envs.tab import Display
     from holotron.envs.web import WebPool
@@ -67,12 +90,20 @@ def run(
         policy, model, dialect, frame, history, temperature, max_tokens, sample_seed, constrained, thinking, device
     )
     options = SessionOptions(
-        display=Display(width, height, scale), network=NetworkPolicy(allow=tuple(allow or ()), private=private)
+        display=Display(width, height, scale),
+        network=NetworkPolicy(allow=tuple(allow or ()), private=private),
+        secrets=tuple(map(parse_secret, secret or ())),
     )
+    goal += Secrets(options.secrets).explain()
     limits = Limits(steps=steps, seconds=seconds, tokens=tokens, answer_when_over=True)
     task = Task("web", "task", goal, start_url=url, options={"today": time.strftime("%A, %Y-%m-%d")})
     folder = out or Path("runs") / time.strftime("run-%Y%m%d-%H%M%S")
     console = Console()
+    ask = _ask if sys.stdin.isatty() else None
+    if ask is None and confirm is not Confirm.never:
+        console.print(
+            f"Nobody to ask here: {confirm} actions will be refused; --confirm never allows them.", style="yellow"
+        )
 
     async def main() -> Trajectory:
         actor = await make_policy(who, tuple(ACTIONS))
@@ -85,7 +116,7 @@ def run(
                 folder,
                 limits=limits,
                 environment={"suite": "web", "viewport": [width, height], "scale": scale},
-                approve=_ask if confirm else None,
+                approve=Approval(confirm.value, ask),
                 on_step=lambda step: _show(console, step),
             )
         finally:
@@ -136,8 +167,5 @@ def _show(console: Console, step: Step) -> None:
     console.print(line)
 
 
-async def _ask(action: Action, observation: Observation) -> bool:
-    from holotron.agent.describe import describe
-
-    question = f"     allow: {describe(action)} on {observation.url}? [Y/n] "
-    return (await asyncio.to_thread(input, question)).strip().lower() in ("", "y", "yes")
+async def _ask(question: str) -> bool:
+    return (await asyncio.to_thread(input, f"     allow: {question}? [Y/n] ")).strip().lower() in ("", "y", "yes")

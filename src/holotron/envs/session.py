@@ -23,6 +23,7 @@ from playwright.async_api import TimeoutError as PlaywrightTimeout
 from holotron.envs.hands import VALUES, Refused
 from holotron.envs.network import Blocked, Guard, NetworkPolicy, check_url
 from holotron.envs.pool import OPEN_TIMEOUT, BrowserPool, Lease, bounded, first_line, quietly
+from holotron.envs.secrets import Secret
 from holotron.envs.settle import CAP, Activity, settle
 from holotron.envs.tab import Clipboard, Display, PageCrash, Tab
 from holotron.errors import EnvironmentFault
@@ -45,6 +46,7 @@ class SessionOptions:
     locale: str = "en-US"
     timezone: str = "UTC"
     user_agent: str | None = None
+    secrets: tuple[Secret, ...] = ()
 
 
 @dataclass(slots=True, eq=False)

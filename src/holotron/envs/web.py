@@ -13,15 +13,17 @@ from __future__ import annotations
 import asyncio
 import io
 import time
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
 from PIL import Image
 
-from holotron.envs import dom
+from holotron.envs import consequences, dom
 from holotron.envs.hands import Refused, perform
 from holotron.envs.network import RESOLVE_NOTHING, Blocked, check_url
 from holotron.envs.pool import BrowserPool
+from holotron.envs.secrets import Secrets
 from holotron.envs.session import Session, SessionOptions
 from holotron.envs.tab import PageCrash, PageHang
 from holotron.errors import ConfigError, EnvironmentFault
@@ -38,6 +40,7 @@ from holotron.types import (
     StepResult,
     SwitchTab,
     Task,
+    Write,
 )
 
 ACTION_TIMEOUT = 60.0  # seconds for one action and what follows from it
@@ -75,6 +78,7 @@ class WebEnvironment:
     def __init__(self, browsers: BrowserPool, options: SessionOptions) -> None:
         self._browsers = browsers
         self._options = options
+        self._secrets = Secrets(options.secrets)
         self._session: Session | None = None
         self._task: Task | None = None
 
@@ -90,6 +94,7 @@ class WebEnvironment:
         url = self._start_url(task)
         await self.close()
         self._task = task
+        self._secrets = Secrets(self._options.secrets)
         self._session = await Session.open(self._browsers, self._options)
         await self._session.goto(url)
         observation = await self.observe()
@@ -101,20 +106,22 @@ class WebEnvironment:
 
     async def observe(self) -> Observation:
         session = self._open_session
+        await self._secrets.mask(session.tab)
         image = await session.tab.screenshot()
         with Image.open(io.BytesIO(image)) as opened:
             size = opened.size
-        display, titles = self._options.display, session.titles
+        display, hide = self._options.display, self._secrets.redact
+        titles = tuple(map(hide, session.titles))
         return Observation(
             image=image,
             mime=display.mime,
             image_size=size,
             viewport=(display.width, display.height),
-            url=session.tab.page.url,
+            url=hide(session.tab.page.url),
             title=titles[session.active],
             tabs=titles if len(titles) > 1 else (),
             active_tab=session.active,
-            note=session.take_notes(),
+            note=hide(session.take_notes()),
         )
 
     async def step(self, action: Action) -> StepResult:
@@ -134,6 +141,10 @@ class WebEnvironment:
             session.note(f"The page {why} and was loaded again.")
             await session.replace_tab()
             return StepResult(await self.observe())
+
+    async def consequence(self, action: Action) -> str:
+        """What the action would bring about that a person should be asked about first; mostly nothing."""
+        return self._secrets.redact(await consequences.consequence(self._open_session.tab, action))
 
     async def close(self) -> None:
         session, self._session = self._session, None
@@ -182,6 +193,9 @@ class WebEnvironment:
                     await session.switch_tab(index)
                 case CloseTab():
                     await session.close_tab()
+                case Write(content):
+                    content = self._secrets.fill(content, session.tab.page.url)
+                    session.note(await perform(session.tab, replace(action, content=content)))
                 case _:
                     session.note(await perform(session.tab, action))
         except Refused as refusal:
