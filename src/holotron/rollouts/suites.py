@@ -42,12 +42,14 @@ class Suite:
 
 
 def find_suite(name: str, tasks: str, seeds: str, **options: Any) -> Suite:
-    """A suite as people name it: `miniwob`, or a file of web tasks."""
+    """A suite as people name it: `miniwob`, `painted`, or a file of web tasks."""
     if name == "miniwob":
         return miniwob_suite(tasks, parse_seeds(seeds), **options)
+    if name == "painted":
+        return painted_suite(tasks, parse_seeds(seeds), size=options.get("size", "160x160@2"))
     if Path(name).suffix in (".jsonl", ".json"):
         return web_suite(Path(name))
-    raise ConfigError(f"there is no suite {name!r}; use miniwob, or a JSON-lines file with url and goal")
+    raise ConfigError(f"there is no suite {name!r}; use miniwob, painted, or a JSON-lines file with url and goal")
 
 
 def miniwob_suite(
@@ -90,6 +92,31 @@ def miniwob_suite(
             "image_format": image_format,
             "browser": browser_version(),
         },
+    )
+
+
+def painted_suite(
+    names: str | Sequence[str] = "all",
+    seeds: range = range(1),
+    *,
+    size: str = "160x160@2",
+    limits: Limits = Limits(steps=10, seconds=300.0),
+) -> Suite:
+    """Painted screens to click on, without a browser; see `holotron.data.painted`."""
+    from holotron.data.pages.make import Size
+    from holotron.data.painted import NAMES, PaintedPool, check_name
+
+    wanted = list(NAMES) if names == "all" else names.split(",") if isinstance(names, str) else list(names)
+    for name in wanted:
+        check_name(name)
+    shape = Size.parse(size)
+    return Suite(
+        name="painted",
+        tasks=tuple(Task("painted", name, seed=seed) for name in wanted for seed in seeds),
+        open=lambda sessions: PaintedPool(shape),
+        actions=("click",),
+        limits=limits,
+        describe={"suite": "painted", "size": size},
     )
 
 
