@@ -109,6 +109,17 @@ def test_two_things_of_one_name_are_told_apart_by_their_rows() -> None:
             assert ("Ann" in sample.instruction) == (sample.box == rows[0].box)
 
 
+def test_a_name_that_cannot_be_read_on_the_screen_is_not_used() -> None:
+    text = Text.of([(name, [(x, 0, x + 5, 9) for x in range(len(name))], -1) for name in ("Send", "to Ann")])
+    known = element("button", "Send to Ann", 0, 20)  # written in two lines
+    secret = Element("textbox", (0, 40, 80, 52), name="Castle pencil")
+    samples = [s for seed in range(40) for s in make_samples([known, secret], text, random.Random(seed))]
+    clicks = [s for s in samples if s.kind == "click"]
+    assert any("Send to Ann" in s.instruction for s in clicks)
+    assert any(s.box == secret.box for s in clicks)
+    assert not any("astle" in s.instruction or "penci" in s.instruction for s in clicks)
+
+
 def test_what_is_refused_is_not_on_the_page(drawn: list) -> None:
     refused = by_kind(drawn, "absent")
     for page, sample in refused:

@@ -61,7 +61,7 @@ def heldout(
     with _progress(pages) as show:
         made = make_heldout(out, pages=pages, sizes=_sizes(size) or SIZES, processes=processes, progress=show)
     print(f"{out}: {made.samples} targets on {made.pages} pages, median target {made.median_area:.2%} of the page")
-    print(f"sha256 {made.hash}")
+    print(f"sha256 {made.hash} (also in heldout.json)")
     _write_sheet(out, sheet)
 
 

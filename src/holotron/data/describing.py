@@ -81,6 +81,14 @@ class Screen:
         return "\n".join(normal(line.text) for line in self.lines)
 
     @cached_property
+    def _unbroken(self) -> str:
+        return self.written.replace("\n", " ")
+
+    def shows(self, text: str) -> bool:
+        """Can it be read somewhere, in one line or in several?"""
+        return normal(text) in self._unbroken
+
+    @cached_property
     def all_text(self) -> str:
         """Everything that is written, and what else things are called."""
         names = [normal(said) for element in self.elements for said in (element.name, element.value)]
@@ -119,12 +127,15 @@ def noun(element: Element, rng: random.Random) -> str:
     return rng.choice(NOUNS[element.role])
 
 
-def _named(element: Element) -> bool:
-    return 0 < len(element.name) <= LONGEST and '"' not in element.name and element.role not in ("shape", "swatch")
+def _named(screen: Screen, element: Element) -> bool:
+    """Has it a name that can be read on the screen? Pages also give names that only they know."""
+    name = element.name
+    usable = 0 < len(name) <= LONGEST and '"' not in name and element.role not in ("shape", "swatch")
+    return usable and screen.shows(name)
 
 
 def _by_text(screen: Screen, target: Element, rng: random.Random) -> Iterator[Description]:
-    if not _named(target):
+    if not _named(screen, target):
         return
     name = normal(target.name)
     if screen.names[name] == 1:
@@ -188,7 +199,8 @@ def _by_state(screen: Screen, target: Element, rng: random.Random) -> Iterator[D
 
 
 def _by_value(screen: Screen, target: Element, rng: random.Random) -> Iterator[Description]:
-    if target.role not in ("textbox", "combobox") or not 0 < len(target.value) <= LONGEST or '"' in target.value:
+    value = target.value
+    if target.role not in ("textbox", "combobox") or not 0 < len(value) <= LONGEST or '"' in value or "\n" in value:
         return
     if target.text and sum(normal(e.value) == normal(target.value) for e in screen.rivals) == 1:
         phrase = rng.choice(('that contains "{}"', 'with the value "{}"', 'that shows "{}"')).format(target.value)
@@ -206,7 +218,7 @@ def _within(screen: Screen, target: Element, rng: random.Random) -> Iterator[Des
     where = rng.choice(('of "{}"', 'that belongs to "{}"', 'for "{}"'))
     if _bare_icon(target) and sum(e.icon == target.icon for e in inside) == 1:
         yield Description("within", f"the {words_for(target.icon)[0]} icon {where.format(place)}")
-    elif _named(target) and sum(normal(e.name) == normal(target.name) for e in inside) == 1:
+    elif _named(screen, target) and sum(normal(e.name) == normal(target.name) for e in inside) == 1:
         yield Description("within", f'the {noun(target, rng)} "{target.name}" {where.format(place)}')
     if sum(e.role == target.role for e in inside) == 1:
         yield Description("within", f"the {noun(target, rng)} {where.format(place)}")
@@ -214,7 +226,7 @@ def _within(screen: Screen, target: Element, rng: random.Random) -> Iterator[Des
 
 def _by_part(screen: Screen, target: Element, rng: random.Random) -> Iterator[Description]:
     name = normal(target.name)
-    if not _named(target) or len(name) < 5:
+    if not _named(screen, target) or len(name) < 5:
         return
     length = rng.randint(3, max(3, len(name) - 2))
     start = rng.randrange(len(name) - length + 1)

@@ -149,7 +149,7 @@ def _ticked(screen: Screen, rng: random.Random) -> Question | None:
     if not boxes:
         return None
     box = rng.choice(boxes)
-    if '"' in box.name or screen.names[normal(box.name)] != 1:
+    if '"' in box.name or screen.names[normal(box.name)] != 1 or not screen.shows(box.name):
         return None
     word = "on" if box.role == "switch" else "checked"
     answer = "yes" if "checked" in box.states else "no"

@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import io
 import json
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any
@@ -37,7 +39,9 @@ from holotron.types import Action, Click, Write
 _LABELS = (files(__package__) / "assets" / "labels.js").read_text()
 _UNIT = 1 / 16  # CSS pixels, of the character boxes that labels.js gives
 _PAINTED = frozenset({"button", "swatch", "shape", "tab", "option", "menuitem", "card", "row", "day", "switch"})
+FLAGS = ("--disable-partial-raster",)
 OPEN_TIMEOUT = 30.0  # seconds
+ATTEMPTS = 3  # at a page
 RESTART_AFTER = 2000  # pages; browsers grow
 
 
@@ -53,13 +57,18 @@ class Shot:
 
 
 class Renderer:
-    """One browser with a few tabs. `render` may be called as many times at once as there are tabs."""
+    """One browser with a few tabs. `render` may be called any number of times at once; `tabs` pages are made at a time.
+
+    Chromium places letters differently at scale 1 and above it, and a process that has drawn a font one way keeps on
+    doing so. For pages that depend on nothing but themselves, a tab therefore serves one of the two kinds only. And
+    after a change it redraws only the part around it, whose edges may then differ by a shade from a whole drawing:
+    that is switched off.
+    """
 
     def __init__(self, *, tabs: int = 2) -> None:
-        self._pool = BrowserPool(browsers=1, contexts_per_browser=tabs + 1)
-        self._free: asyncio.Queue[_Slot] = asyncio.Queue()
-        for _ in range(tabs):
-            self._free.put_nowait(_Slot())
+        self._pool = BrowserPool(browsers=1, contexts_per_browser=2 * tabs, flags=FLAGS)
+        self._places = asyncio.Semaphore(tabs)
+        self._idle: dict[bool, list[_Slot]] = {False: [], True: []}
 
     async def __aenter__(self) -> Renderer:
         return self
@@ -70,50 +79,55 @@ class Renderer:
     async def close(self) -> None:
         await self._pool.close()
 
-    async def render(self, page: MadePage, *, attempts: int = 3) -> list[Shot]:
+    async def render(self, page: MadePage) -> list[Shot]:
         """The page's shots. A browser that dies meanwhile is replaced."""
-        slot = await self._free.get()
-        try:
-            for attempt in range(1, attempts + 1):
-                try:
-                    tab = await slot.tab(self._pool)
-                    return await _shots(tab, page)
-                except EnvironmentFault:
-                    await slot.close()
-                    if attempt == attempts:
-                        raise
-            raise AssertionError
-        finally:
-            self._free.put_nowait(slot)
+        async with self.slot(page) as slot:
+            for _ in range(ATTEMPTS - 1):
+                with contextlib.suppress(EnvironmentFault):
+                    return await _shots(await slot.tab(), page)
+                await slot.close()
+            return await _shots(await slot.tab(), page)
+
+    @contextlib.asynccontextmanager
+    async def slot(self, page: MadePage) -> AsyncIterator[_Slot]:
+        """A place to work on this page."""
+        async with self._places:
+            idle = self._idle[page.size.scale > 1]
+            slot = idle.pop() if idle else _Slot(self._pool)
+            try:
+                yield slot
+            finally:
+                idle.append(slot)
 
 
 class _Slot:
-    """A tab that is opened when first needed and now and then replaced."""
+    """A tab that is opened when first needed, and now and then replaced."""
 
-    def __init__(self) -> None:
-        self._lease: Lease | None = None
+    def __init__(self, pool: BrowserPool) -> None:
+        self._pool = pool
+        self.lease: Lease | None = None
         self._tab: Tab | None = None
         self._used = 0
 
-    async def tab(self, pool: BrowserPool) -> Tab:
+    async def tab(self) -> Tab:
         if self._used >= RESTART_AFTER:
             await self.close()
         if self._tab is None:
-            self._lease = await pool.lease(locale="en-US", timezone_id="UTC", offline=True)
+            self.lease = await self._pool.lease(locale="en-US", timezone_id="UTC", offline=True)
             async with bounded("opening a page", OPEN_TIMEOUT):
-                page = await self._lease.context.new_page()
-                self._tab = await Tab.open(page, Display(image_format="png"), Clipboard(self._lease.clipboard))
+                page = await self.lease.context.new_page()
+                self._tab = await Tab.open(page, Display(image_format="png"), Clipboard(self.lease.clipboard))
         self._used += 1
         return self._tab
 
     async def close(self) -> None:
-        if self._lease is not None:
-            await self._lease.close()
-        self._lease, self._tab, self._used = None, None, 0
+        if self.lease is not None:
+            await self.lease.close()
+        self.lease, self._tab, self._used = None, None, 0
 
 
 async def _shots(tab: Tab, page: MadePage) -> list[Shot]:
-    await _load(tab, page)
+    await load(tab, page)
     first = await shoot(tab)
     if page.flow is None:
         return [first]
@@ -130,7 +144,8 @@ async def _shots(tab: Tab, page: MadePage) -> list[Shot]:
     return shots if noted == [page.flow.outcome] else [first]
 
 
-async def _load(tab: Tab, page: MadePage) -> None:
+async def load(tab: Tab, page: MadePage) -> None:
+    """Show the page, at its size."""
     size = page.size
     tab.display = Display(size.width, size.height, size.scale, "png")
     await tab.send(

@@ -22,7 +22,8 @@ from holotron.data.pages.icons import words_for
 from holotron.data.reading import Question, find_text, questions
 
 _CLICK = ("Click {}.", "Click on {}.", "Press {}.", "Tap {}.", "Select {}.", "Choose {}.", "Go to {}.", "click {}")
-_WEIGHTS = {"text": 4, "icon": 3, "colour": 3, "within": 2, "part": 2}  # others 1
+# How often each way of saying it is taken where it is possible; people mostly read out what they see.
+_WEIGHTS = {"text": 5, "icon": 4, "colour": 3, "within": 3, "part": 2, "value": 2, "order": 0.5}  # others 1
 _VERBS = {
     "textbox": ("Click {}.", "Click into {}.", "Focus {}.", "Put the cursor into {}."),
     "checkbox": ("Click {}.", "Tick {}.", "Toggle {}.", "Check {}."),

@@ -84,6 +84,7 @@
   const valueOf = (element) => {
     if (element.tagName === 'SELECT') return clean(element.selectedOptions[0]?.text);
     if (/^(checkbox|radio|button|submit|reset)$/.test(element.type)) return '';
+    if (element.type === 'password') return '•'.repeat(element.value.length); // as it can be seen
     return element.value !== undefined && element.tagName !== 'LI' && element.tagName !== 'BUTTON'
       ? String(element.value) : element.dataset?.value ?? '';
   };
