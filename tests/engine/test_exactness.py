@@ -54,9 +54,11 @@ def test_any_schedule_says_what_the_network_alone_says(
 
 @pytest.mark.slow
 @examples(max_examples=60, **THOROUGH)
-@given(config=CONFIGS, operations=OPERATIONS)
-def test_in_single_precision_too_up_to_near_ties(config: EngineConfig, operations: list[Operation]) -> None:
-    play("hybrid", torch.float32, 1e-4, config, operations)
+@given(config=CONFIGS, replay=st.booleans(), operations=OPERATIONS)
+def test_in_single_precision_too_up_to_near_ties(
+    config: EngineConfig, replay: bool, operations: list[Operation]
+) -> None:
+    play("hybrid", torch.float32, 1e-4, replace(config, replay=replay), operations)
 
 
 @pytest.mark.slow

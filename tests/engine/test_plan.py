@@ -128,7 +128,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert run.exit_code == 0, run.output
     hybrid, transformer = json.loads(run.stdout)["plans"]
     assert hybrid["sessions_that_fit"] > 2 * transformer["sessions_that_fit"]
-    parts = ("weights", "state", "kv", "vision_cache", "workspace", "runtime")
+    parts = ("weights", "state", "kv", "vision_cache", "graphs", "workspace", "runtime")
     assert hybrid["total"] == sum(hybrid[part] for part in parts)
     assert (tmp_path / "fit.png").read_bytes().startswith(b"\x89PNG")
     text = CliRunner().invoke(app, ["tiny", "--gpu", "L40S"])

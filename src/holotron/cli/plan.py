@@ -34,6 +34,10 @@ def plan(
     kv_dtype: Annotated[
         str | None, typer.Option(help="Of keys and values: bfloat16, float8_e4m3fn. [default: dtype]")
     ] = None,
+    weight_dtype: Annotated[
+        str | None, typer.Option(help="Of Mamba and MLP projections: float8_e4m3fn. [default: dtype]")
+    ] = None,
+    replay: Annotated[bool, typer.Option(help="Decodes write the state every 16th time only.")] = False,
     token_budget: Annotated[int, typer.Option(help="Tokens in one iteration.")] = 2048,
     vision_cache: Annotated[float, typer.Option(help="GiB for encoded image tiles.")] = 1.0,
     json_output: Annotated[bool, typer.Option("--json", help="Print JSON, in bytes.")] = False,
@@ -51,6 +55,8 @@ def plan(
     engine = EngineConfig(
         state_dtype=state_dtype,
         kv_dtype=kv_dtype,
+        weight_dtype=weight_dtype,
+        replay=replay,
         token_budget=token_budget,
         vision_cache_bytes=int(vision_cache * GiB),
     )
@@ -65,6 +71,7 @@ def plan(
     if json_output:
         head = {"device": device, "memory": total, "usable": usable, "token_budget": token_budget}
         kinds = {"dtype": dtype, "state_dtype": state_dtype, "kv_dtype": kv_dtype or dtype}
+        kinds |= {"weight_dtype": weight_dtype or dtype, "replay": str(replay)}
         print(json.dumps(head | kinds | {"plans": rows}, indent=2))
     else:
         _print(device, total, usable, planners, rows)
@@ -95,6 +102,7 @@ def _row(planner: Planner, context: int, usable: int, sessions: int | None) -> d
         "state": plan.state,
         "kv": plan.kv,
         "vision_cache": plan.vision_cache,
+        "graphs": plan.graphs,
         "workspace": plan.workspace,
         "runtime": plan.runtime,
         "total": plan.total,
@@ -115,12 +123,12 @@ def _print(device: str, total: int, usable: int, planners: list[Planner], rows: 
     table = Table(
         box=box.SIMPLE_HEAD,
         title=title,
-        caption="workspace and runtime are estimates, everything else is exact",
+        caption="workspace, runtime and most of graphs are estimates, everything else is exact",
         title_justify="left",
     )
     for name in ("model", "context", "that fit", "sessions", "each"):
         table.add_column(name, justify="left" if name == "model" else "right")
-    parts = ("weights", "state", "kv", "vision_cache", "workspace", "runtime", "total")
+    parts = ("weights", "state", "kv", "vision_cache", "graphs", "workspace", "runtime", "total")
     for name in parts:
         table.add_column(name.replace("_", " "), justify="right")
     last = ""

@@ -202,6 +202,8 @@ class EngineConfig:
     state_rows: int = 64  # device pool for recurrent states: one per session on the device, one per snapshot
     host_bytes: int = 4 << 30  # where states and pages go when the device is full
     state_dtype: str | None = None  # "float32" (default), "bfloat16", ...
+    replay: bool = False  # decodes write the state every 16th time only, and keep the inputs since beside it
+    weight_dtype: str | None = None  # of Mamba and MLP projections: "float8_e4m3fn" halves them and doubles their speed
     kv_dtype: str | None = None  # the model's own unless stated; "float8_e4m3fn" halves it
 
     overlap: bool | None = None  # launch an iteration before the tokens of the last are read; None: on a GPU
@@ -231,6 +233,8 @@ class EngineConfig:
         for name in ("host_bytes", "prefix_cache_bytes", "vision_cache_bytes"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"engine: {name} must not be negative, got {getattr(self, name)}")
+        if self.weight_dtype not in (None, "float8_e4m3fn"):
+            raise ConfigError(f"engine: weight_dtype can be float8_e4m3fn or nothing, got {self.weight_dtype!r}")
         if self.token_budget < self.max_running:
             raise ConfigError(
                 f"engine: token_budget ({self.token_budget}) must be at least max_running ({self.max_running}): "

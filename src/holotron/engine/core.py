@@ -61,6 +61,8 @@ class Core:
         self._finished = self._tiles = 0  # so far
         self._flight: Flight | None = None  # what the device is computing
         self._overlap = config.overlap if config.overlap is not None else model.device.type == "cuda"
+        if config.weight_dtype is not None:
+            model.language_model.quantize()
         self.pools = allocate(model, config)
         self.context_limit = context_limit(model.config.decoder, config)
         self.sessions = Sessions(config, self.pools, self.context_limit)

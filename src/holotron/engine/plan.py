@@ -22,6 +22,7 @@ from functools import cached_property
 import torch
 
 from holotron.engine.api import EngineConfig
+from holotron.engine.graphs import bucket_sizes
 from holotron.engine.sizes import dtype_of, slots
 from holotron.errors import CapacityError, ConfigError
 from holotron.model.cache import Cache
@@ -47,6 +48,7 @@ GPUS = {
 }
 
 RUNTIME_BYTES = int(0.7 * GiB)
+GRAPH_BYTES = 8 << 20  # of one captured graph, in the driver
 MAX_RUNNING = 256  # sequences in one iteration, however many sessions there are
 
 
@@ -71,12 +73,14 @@ class MemoryPlan:
     state: int
     kv: int
     vision_cache: int
+    graphs: int  # a row and a page for what fills up batches, exact; and the captured graphs, an estimate
     workspace: int  # estimate
     runtime: int  # estimate
 
     @property
     def total(self) -> int:
-        return self.weights + self.state + self.kv + self.vision_cache + self.workspace + self.runtime
+        kept = self.weights + self.state + self.kv + self.vision_cache
+        return kept + self.graphs + self.workspace + self.runtime
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,8 @@ class Planner:
     def weight_bytes(self) -> int:
         with torch.device("meta"):
             model = Holotron(self.model).to(self.dtype)
+            if self.engine.weight_dtype is not None:
+                model.language_model.quantize()
         return sum(t.nbytes for t in {*model.parameters(), *model.buffers()})
 
     @cached_property
@@ -130,6 +136,7 @@ class Planner:
             state=rows * self.row_bytes,
             kv=pages * self.page_bytes,
             vision_cache=engine.vision_cache_bytes if self.model.vision is not None else 0,
+            graphs=self._graphs(engine),
             workspace=workspace_bytes(self.model, engine, self.dtype),
             runtime=RUNTIME_BYTES,
         )
@@ -158,6 +165,15 @@ class Planner:
             )
         return self.sized(sessions, context)
 
+    def _graphs(self, engine: EngineConfig) -> int:
+        if engine.graphs is False:
+            return 0
+        # What one decode iteration of the largest size works with; all sizes share it. Each also keeps its outputs.
+        sizes = bucket_sizes(engine.max_running)
+        work = engine.max_running * _widest_layer(self.model.decoder, self.dtype.itemsize)
+        outputs = sum(sizes) * self.model.decoder.hidden * self.dtype.itemsize
+        return self.row_bytes + self.page_bytes + work + outputs + len(sizes) * GRAPH_BYTES
+
     def _cache(self, rows: int, pages: int) -> Cache:
         return Cache.allocate(
             self.model.decoder,
@@ -167,6 +183,7 @@ class Planner:
             dtype=self.dtype,
             state_dtype=dtype_of(self.engine.state_dtype),
             kv_dtype=dtype_of(self.engine.kv_dtype),
+            replay=self.engine.replay,
             device="meta",
         )
 

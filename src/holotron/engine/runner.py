@@ -24,7 +24,6 @@ from holotron.engine.vision import VisionCache
 from holotron.kernels.layout import Layout, upload
 from holotron.model.model import Holotron
 
-
 NARROWEST = 64  # pages
 
 
@@ -95,9 +94,7 @@ class Runner:
     def _put(self, batch: Batch) -> tuple[Layout, Tensor, Tensor]:
         start_S1 = np.concatenate([[0], np.cumsum(batch.length_S)]).astype(np.int32)
         arrays = [start_S1, batch.context_S, batch.row_S, batch.table_SM, batch.slot_T, batch.position_T, batch.id_T]
-        starts, context, row, table, slot, position, ids, source = upload(
-            [*arrays, batch.source_D], self._model.device
-        )
+        starts, context, row, table, slot, position, ids, source = upload([*arrays, batch.source_D], self._model.device)
         layout = Layout(
             lengths=tuple(batch.length_S.tolist()),
             contexts=tuple(batch.context_S.tolist()),
@@ -112,4 +109,3 @@ class Runner:
             positions_T=position,
         )
         return layout, ids, source
-

@@ -59,6 +59,7 @@ def allocate(model: Holotron, config: EngineConfig) -> Pools:
         dtype=model.dtype,
         state_dtype=dtype_of(config.state_dtype),
         kv_dtype=dtype_of(config.kv_dtype),
+        replay=config.replay,
         device=model.device,
     )
     return Pools(decoder, cache, page_size=config.page_size, host_bytes=config.host_bytes, padded=extra)

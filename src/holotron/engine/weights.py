@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from holotron.errors import CheckpointError
+from holotron.model.layers import Projection
 from holotron.model.model import Holotron
 
 _EYES = ("vision_model.", "mlp1.")
@@ -22,7 +23,11 @@ def load_weights(model: Holotron, tensors: Mapping[str, Tensor]) -> bool:
             raise CheckpointError(f"the model has no parameter {name!r}")
         if tensor.shape != own[name].shape:
             raise CheckpointError(f"{name} has shape {list(tensor.shape)}, the model's has {list(own[name].shape)}")
+    projections = {f"{name}.weight": m for name, m in model.named_modules() if isinstance(m, Projection)}
     with torch.no_grad():
         for name, tensor in tensors.items():
-            own[name].copy_(tensor, non_blocking=True)
+            if name in projections:  # it may have to be rounded to 8 bits
+                projections[name].load(tensor)
+            else:
+                own[name].copy_(tensor, non_blocking=True)
     return any(name.startswith(_EYES) for name in tensors)

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from holotron.errors import CapacityError, CheckpointError
 from holotron.kernels.layout import Layout
+from holotron.kernels.scan import Replay, Ring
 from holotron.model.config import DecoderConfig
 
 
@@ -30,16 +31,19 @@ class Cache:
     ssm_RLHPN: Tensor  # fp32 unless asked otherwise: 16-bit states drift
     conv_RLKC: Tensor  # the last K-1 inputs of each convolution, oldest first
     kv_ZL2zkD: Tensor  # keys at [:, :, 0], values at [:, :, 1]
+    replay: Replay | None = None  # inputs of the last few tokens, where a decode does not write the state every time
 
     @functools.cached_property
-    def _layers(self) -> tuple[list[tuple[Tensor, Tensor]], list[tuple[Tensor, Tensor]]]:
+    def _layers(self) -> tuple[list[tuple[Tensor, Tensor, Ring | None]], list[tuple[Tensor, Tensor]]]:
         # Per-layer views are made once: slicing them in every forward pass would cost more than some of the layers.
-        mamba = list(zip(self.conv_RLKC.unbind(1), self.ssm_RLHPN.unbind(1), strict=True))
+        count = self.ssm_RLHPN.shape[1]
+        rings = [self.replay.layer(i) if self.replay is not None else None for i in range(count)]
+        mamba = list(zip(self.conv_RLKC.unbind(1), self.ssm_RLHPN.unbind(1), rings, strict=True))
         attention = [(keys, values) for keys, values in (layer.unbind(1) for layer in self.kv_ZL2zkD.unbind(1))]
         return mamba, attention
 
-    def mamba(self, i: int) -> tuple[Tensor, Tensor]:
-        """Convolution memory and state of the i-th Mamba layer."""
+    def mamba(self, i: int) -> tuple[Tensor, Tensor, Ring | None]:
+        """Convolution memory, state and ring of the i-th Mamba layer."""
         return self._layers[0][i]
 
     def attention(self, i: int) -> tuple[Tensor, Tensor]:
@@ -48,8 +52,8 @@ class Cache:
 
     @property
     def row_tensors(self) -> tuple[Tensor, ...]:
-        """All that belongs to a row."""
-        return (self.ssm_RLHPN, self.conv_RLKC)
+        """All that belongs to a row. The ring goes wherever the state goes: together they are the memory."""
+        return (self.ssm_RLHPN, self.conv_RLKC, *(self.replay.tensors if self.replay is not None else ()))
 
     @property
     def nbytes(self) -> int:
@@ -65,6 +69,7 @@ class Cache:
         dtype: torch.dtype = torch.float32,
         state_dtype: torch.dtype | None = None,
         kv_dtype: torch.dtype | None = None,
+        replay: bool = False,
         device: torch.device | str = "cpu",
     ) -> Cache:
         state_dtype = state_dtype or torch.promote_types(dtype, torch.float32)
@@ -73,10 +78,15 @@ class Cache:
         ssm = (rows, mambas, m.heads, m.head_dim, m.state) if m else (rows, 0, 0, 0, 0)
         conv = (rows, mambas, m.kernel - 1, m.conv_channels) if m else (rows, 0, 0, 0)
         kv = (pages, attentions, 2, page_size, a.kv_heads, a.head_dim) if a else (pages, 0, 2, page_size, 0, 0)
+        ring = None
+        if replay and m is not None:
+            sizes = {"heads": m.heads, "head_dim": m.head_dim, "groups": m.groups, "state": m.state}
+            ring = Replay.allocate(rows=rows, layers=mambas, **sizes, dtype=dtype, device=device)
         return Cache(
             torch.zeros(ssm, dtype=state_dtype, device=device),
             torch.zeros(conv, dtype=dtype, device=device),
             torch.zeros(kv, dtype=kv_dtype or dtype, device=device),
+            ring,
         )
 
 

@@ -9,14 +9,17 @@ the layout are read and updated in place. See `kernels.layout` for how several s
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from holotron.kernels.layout import Layout
+from holotron.kernels.scan import flush
 from holotron.model.cache import Cache, DecoderState
 from holotron.model.config import DecoderConfig
-from holotron.model.layers import MLP, Attention, Mamba2, MoE, RMSNorm
+from holotron.model.layers import MLP, Attention, Mamba2, MoE, Projection, RMSNorm
 
 
 def _mixer(letter: str, config: DecoderConfig) -> nn.Module:
@@ -39,10 +42,8 @@ class Layer(nn.Module):
         self.norm = RMSNorm(config.hidden, config.eps)
         self.mixer = _mixer(letter, config)
 
-    def forward(
-        self, x_TD: Tensor, stream_TD: Tensor | None, layout: Layout, cache: tuple[Tensor, Tensor] | None
-    ) -> tuple[Tensor, Tensor]:
-        normed, stream_TD = self.norm.after(x_TD, stream_TD)
+    def forward(self, x_TD: Tensor, stream_TD: Tensor | None, layout: Layout, cache: Any) -> tuple[Tensor, Tensor]:
+        normed, stream_TD = self.norm.after(x_TD, stream_TD, self.mixer.quantized)  # type: ignore[arg-type]
         return self.mixer(normed, layout, cache), stream_TD
 
 
@@ -91,21 +92,36 @@ class Decoder(nn.Module):
             device=self.device,
         )
 
+    def quantize(self) -> None:
+        """Keep the projections of Mamba and MLP layers in 8 bits from here on, for inference. What reads the most
+        (attention, the head) and what writes every token (the embeddings) stays as it is."""
+        for module in self.modules():
+            if isinstance(module, Projection) and not module.quantized:
+                module.quantize()
+
     def embed(self, ids_T: Tensor) -> Tensor:
         return self.backbone.embeddings(ids_T)
 
     def forward(self, x_TD: Tensor, layout: Layout, cache: Cache | None = None) -> Tensor:
         """Embeddings of T packed tokens to their final hidden vectors (normed, ready for `logits`)."""
         stream_TD: Tensor | None = None
+        replay = cache.replay if cache is not None else None
+        if cache is not None and replay is not None and layout.num_prefills:
+            flush(cache.ssm_RLHPN, replay, layout.rows_S[layout.num_decodes :])
+            replay.count_R[layout.marks.row_m.long()] = 0
         for layer, (letter, slot) in zip(self.backbone.layers, self._slot, strict=True):
-            memory = None
+            memory: Any = None
             if cache is not None and slot >= 0:
                 memory = cache.mamba(slot) if letter == "M" else cache.attention(slot)
             if self.checkpoint_layers and torch.is_grad_enabled():
                 x_TD, stream_TD = checkpoint(layer, x_TD, stream_TD, layout, memory, use_reentrant=False)
             else:
                 x_TD, stream_TD = layer(x_TD, stream_TD, layout, memory)
-        return self.backbone.norm_f.after(x_TD, stream_TD)[0]
+        if replay is not None and layout.num_decodes:
+            replay.advance(layout.rows_S[: layout.num_decodes])
+        hidden_TD = self.backbone.norm_f.after(x_TD, stream_TD)[0]
+        assert isinstance(hidden_TD, Tensor)
+        return hidden_TD
 
     def logits(self, hidden_TD: Tensor) -> Tensor:
         return self.lm_head(hidden_TD)

@@ -15,8 +15,10 @@ from torch import Tensor, nn
 from holotron.kernels.attention import attend
 from holotron.kernels.conv import causal_conv
 from holotron.kernels.layout import Layout
+from holotron.kernels.linear import Quantized, linear, quantize, relu2
 from holotron.kernels.norm import add_rms_norm, gated_rms_norm, rms_norm
-from holotron.kernels.scan import state_space_scan
+from holotron.kernels.rotary import norm_and_rotate, rotate
+from holotron.kernels.scan import Ring, state_space_scan
 from holotron.model.config import AttentionConfig, MambaConfig, MLPConfig, MoEConfig
 
 
@@ -29,18 +31,62 @@ class RMSNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return rms_norm(x, self.weight, self.eps)
 
-    def after(self, x_TD: Tensor, stream_TD: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Add x to the residual stream (which x begins, if there is none yet); the normed sum, and the sum."""
-        normed, stream = add_rms_norm(x_TD, stream_TD, self.weight, self.eps)
-        assert isinstance(normed, Tensor)
-        return normed, stream
+    def after(
+        self, x_TD: Tensor, stream_TD: Tensor | None, quantized: bool = False
+    ) -> tuple[Tensor | Quantized, Tensor]:
+        """Add x to the residual stream (which x begins, if there is none yet); the normed sum (in 8 bits, if what comes
+        next wants it so), and the sum."""
+        return add_rms_norm(x_TD, stream_TD, self.weight, self.eps, quantized)
+
+
+class Projection(nn.Linear):
+    """A product without bias, whose weight may be kept in 8 bits with one scale per output channel."""
+
+    scale: Tensor | None
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__(inputs, outputs, bias=False)
+        self.register_buffer("scale", None, persistent=False)
+        self._dtype = self.weight.dtype  # of the results
+
+    @property
+    def quantized(self) -> bool:
+        return self.scale is not None
+
+    def forward(self, x_TI: Tensor | Quantized) -> Tensor:
+        if self.scale is None:
+            assert isinstance(x_TI, Tensor)
+            return F.linear(x_TI, self.weight)
+        return linear(x_TI, Quantized(self.weight, self.scale)).to(self._dtype)
+
+    @torch.no_grad()
+    def quantize(self) -> None:
+        """From here on in 8 bits, for inference."""
+        self._dtype, weight = self.weight.dtype, self.weight.detach()
+        if weight.is_meta:  # only its size is asked for
+            values = weight.new_empty(weight.shape, dtype=torch.float8_e4m3fn)
+            scale = weight.new_empty((len(weight), 1), dtype=torch.float32)
+        else:
+            values, scale = quantize(weight)
+        self.weight = nn.Parameter(values, requires_grad=False)
+        self.scale = scale
+
+    @torch.no_grad()
+    def load(self, weight: Tensor) -> None:
+        """New values, in place."""
+        if self.scale is None:
+            self.weight.copy_(weight, non_blocking=True)
+        else:
+            values, scale = quantize(weight.to(self.weight.device, self._dtype))
+            self.weight.copy_(values)
+            self.scale.copy_(scale)
 
 
 class Mamba2(nn.Module):
     def __init__(self, hidden: int, config: MambaConfig, eps: float) -> None:
         super().__init__()
         self.config = config
-        self.in_proj = nn.Linear(hidden, config.projected, bias=False)
+        self.in_proj = Projection(hidden, config.projected)
         self.conv1d = nn.Conv1d(  # never called; holds weight [C, 1, K] and bias under their published names
             config.conv_channels,
             config.conv_channels,
@@ -52,7 +98,11 @@ class Mamba2(nn.Module):
         self.D = nn.Parameter(torch.ones(config.heads))
         self.dt_bias = nn.Parameter(torch.zeros(config.heads))
         self.norm = RMSNorm(config.inner, eps)
-        self.out_proj = nn.Linear(config.inner, hidden, bias=False)
+        self.out_proj = Projection(config.inner, hidden)
+
+    @property
+    def quantized(self) -> bool:
+        return self.in_proj.quantized
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
         """Casting the model to 16 bits leaves the decay parameters in fp32: rounding them changes the whole memory."""
@@ -64,9 +114,11 @@ class Mamba2(nn.Module):
                 parameter.data = before.to(device=parameter.device, dtype=torch.float32)
         return self
 
-    def forward(self, x_TD: Tensor, layout: Layout, cache: tuple[Tensor, Tensor] | None) -> Tensor:
+    def forward(
+        self, x_TD: Tensor | Quantized, layout: Layout, cache: tuple[Tensor, Tensor, Ring | None] | None
+    ) -> Tensor:
         c = self.config
-        conv_state, ssm_state = cache if cache is not None else (None, None)
+        conv_state, ssm_state, ring = cache if cache is not None else (None, None, None)
         gate, channels, dt_TH = self.in_proj(x_TD).split([c.inner, c.conv_channels, c.heads], dim=-1)
         channels = causal_conv(channels, self.conv1d.weight[:, 0], self.conv1d.bias, conv_state, layout)
         x, B, C = channels.split([c.inner, c.groups * c.state, c.groups * c.state], dim=-1)
@@ -81,12 +133,15 @@ class Mamba2(nn.Module):
             ssm_state,
             layout,
             c.chunk,
+            ring,
         )
-        y = gated_rms_norm(y_THP.flatten(-2), gate, self.norm.weight, c.groups, self.norm.eps)
-        return self.out_proj(y)
+        norm, quantized = self.norm, self.out_proj.quantized
+        return self.out_proj(gated_rms_norm(y_THP.flatten(-2), gate, norm.weight, c.groups, norm.eps, quantized))
 
 
 class Attention(nn.Module):
+    quantized = False
+
     def __init__(self, hidden: int, config: AttentionConfig, eps: float) -> None:
         super().__init__()
         self.config = config
@@ -103,40 +158,32 @@ class Attention(nn.Module):
         q = self.q_proj(x_TD).unflatten(-1, (c.heads, c.head_dim))
         k = self.k_proj(x_TD).unflatten(-1, (c.kv_heads, c.head_dim))
         v = self.v_proj(x_TD).unflatten(-1, (c.kv_heads, c.head_dim))
-        if self.q_norm is not None and self.k_norm is not None:
+        if self.q_norm is not None and self.k_norm is not None and c.rope_theta is not None:
+            weights = (self.q_norm.weight, self.k_norm.weight)
+            q, k = norm_and_rotate(q, k, *weights, self.q_norm.eps, layout.positions_T, c.rope_theta)
+        elif self.q_norm is not None and self.k_norm is not None:
             q, k = self.q_norm(q), self.k_norm(k)
-        if c.rope_theta is not None:
+        elif c.rope_theta is not None:
             q, k = rotate(q, k, layout.positions_T, c.rope_theta)
         return self.o_proj(attend(q, k, v, cache, layout, c.head_dim**-0.5).flatten(-2))
-
-
-def rotate(q_THD: Tensor, k_TKD: Tensor, positions_T: Tensor, theta: float) -> tuple[Tensor, Tensor]:
-    """Rotary positions, half-split convention, angles in fp32 (float64 for a float64 model)."""
-    dim = q_THD.shape[-1]
-    dtype = torch.promote_types(q_THD.dtype, torch.float32)
-    exponent = torch.arange(0, dim, 2, device=q_THD.device, dtype=dtype) / dim
-    angle = positions_T.to(dtype)[:, None] / theta**exponent
-    cos, sin = angle.cos()[:, None], angle.sin()[:, None]
-
-    def turn(t: Tensor) -> Tensor:
-        first, second = t.to(dtype).chunk(2, dim=-1)
-        return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1).to(t.dtype)
-
-    return turn(q_THD), turn(k_TKD)
 
 
 class MLP(nn.Module):
     def __init__(self, hidden: int, config: MLPConfig) -> None:
         super().__init__()
-        self.gate_proj = nn.Linear(hidden, config.width, bias=False) if config.activation == "swiglu" else None
-        self.up_proj = nn.Linear(hidden, config.width, bias=False)
-        self.down_proj = nn.Linear(config.width, hidden, bias=False)
+        self.gate_proj = Projection(hidden, config.width) if config.activation == "swiglu" else None
+        self.up_proj = Projection(hidden, config.width)
+        self.down_proj = Projection(config.width, hidden)
 
-    def forward(self, x_TD: Tensor, layout: Layout, cache: None = None) -> Tensor:
+    @property
+    def quantized(self) -> bool:
+        return self.up_proj.quantized
+
+    def forward(self, x_TD: Tensor | Quantized, layout: Layout, cache: None = None) -> Tensor:
         up = self.up_proj(x_TD)
         if self.gate_proj is not None:
             return self.down_proj(F.silu(self.gate_proj(x_TD)) * up)
-        return self.down_proj(F.relu(up).square())
+        return self.down_proj(relu2(up, self.down_proj.quantized))
 
 
 class Router(nn.Module):
@@ -185,6 +232,8 @@ class Experts(nn.Module):
 
 
 class MoE(nn.Module):
+    quantized = False
+
     def __init__(self, hidden: int, config: MoEConfig) -> None:
         super().__init__()
         inner = config.latent or hidden

@@ -74,8 +74,12 @@ class Replay:
         return self.x_RLWHP.shape[2]
 
     @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        return (self.x_RLWHP, self.B_RLWGN, self.dt_RLWH, self.decay_RLWH, self.count_R)
+
+    @property
     def nbytes(self) -> int:
-        return sum(t.nbytes for t in (self.x_RLWHP, self.B_RLWGN, self.dt_RLWH, self.decay_RLWH, self.count_R))
+        return sum(t.nbytes for t in self.tensors)
 
     def layer(self, i: int) -> Ring:
         return Ring(self.x_RLWHP[:, i], self.B_RLWGN[:, i], self.dt_RLWH[:, i], self.decay_RLWH[:, i], self.count_R)
