@@ -197,7 +197,8 @@ class Completion:
     images_sent: int = 0  # screenshots that travelled with this request: what a history policy costs
     tokens: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()
-    policy_version: int = 0
+    versions: tuple[int, ...] = ()  # of the weights behind each token
+    policy_version: int = 0  # the oldest of them
     finish_reason: str = "stop"  # "stop" | "length" | "cancelled" | "error"
     seconds: float = 0.0
 
@@ -211,6 +212,7 @@ class Reply:
     thought: str = ""
     action: Action | None = None
     error: str = ""  # why the text is not a valid action; goes back to the policy as feedback
+    label: Action | None = None  # what a teacher would have done here, where one was asked
 
 
 # --------------------------------------------------------------------------------------------------------- episodes

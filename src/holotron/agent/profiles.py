@@ -2,18 +2,20 @@
 
 A checkpoint says so itself in a file `agent.json` beside its weights:
 
-    {"dialect": "compact", "frame": "cells", "history": "append"}
+    {"dialect": "compact", "frame": "cells", "history": "append", "miniwob": {"scale": 2, "crop": true, "png": true}}
 
-For the published families, which do not carry that file, the name decides. Whatever the user says wins over both.
+`miniwob` is how it was shown MiniWoB++ in training, and wants to be shown it again. For the published families, which
+do not carry that file, the name decides. Whatever the user says wins over both.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from holotron.agent.dialects import Dialect, make_dialect
 from holotron.agent.history import History, parse_history
@@ -27,6 +29,7 @@ class Profile:
     dialect: str = "holotron"
     frame: str | None = None  # None: the dialect's own
     history: str = "window:3"
+    miniwob: Mapping[str, Any] = field(default_factory=dict)  # scale, crop, png; see `holotron eval miniwob`
 
     def make_dialect(self, actions: Sequence[str] | None = None) -> Dialect:
         return make_dialect(self.dialect, frame=self.frame, actions=actions)
@@ -76,5 +79,5 @@ def read_profile(path: Path) -> Profile:
 
 def write_profile(folder: Path, profile: Profile) -> None:
     """Let a checkpoint say what it speaks."""
-    values = {"dialect": profile.dialect, "frame": profile.frame, "history": profile.history}
+    values = asdict(profile)
     (folder / FILE).write_text(json.dumps({key: value for key, value in values.items() if value}, indent=2) + "\n")

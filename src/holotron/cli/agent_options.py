@@ -36,6 +36,17 @@ Constrained = Annotated[
     bool, typer.Option(help="Hold replies to the dialect's schema while decoding.", rich_help_panel="Policy")
 ]
 Thinking = Annotated[bool, typer.Option(help="Let the model reason before it replies.", rich_help_panel="Policy")]
+Scale = Annotated[
+    float | None, typer.Option(help="Pixels drawn per CSS pixel of MiniWoB++.", show_default="model's, or 3")
+]
+Crop = Annotated[
+    bool | None,
+    typer.Option("--crop/--no-crop", help="Without MiniWoB++'s instruction bar.", show_default="model's, or whole"),
+]
+Png = Annotated[
+    bool | None,
+    typer.Option("--png/--jpeg", help="MiniWoB++'s pictures without loss.", show_default="model's, or JPEG"),
+]
 Device = Annotated[str | None, typer.Option(help="For an in-process model: cuda, cpu.", rich_help_panel="Policy")]
 
 

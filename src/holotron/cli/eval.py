@@ -32,8 +32,9 @@ def miniwob(
         Path | None, typer.Option(help="Run directory; resumed if it is there.", show_default="runs/eval-DATE")
     ] = None,
     sessions: Annotated[int, typer.Option(min=1, help="Episodes at once.")] = 8,
-    scale: Annotated[float, typer.Option(help="Pixels drawn per CSS pixel.")] = 3.0,
-    crop: Annotated[bool, typer.Option("--crop", help="Without the instruction bar.")] = False,
+    scale: shared.Scale = None,
+    crop: shared.Crop = None,
+    png: shared.Png = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Most steps of an episode.", show_default="20")] = None,
     seconds: Annotated[float | None, typer.Option(help="Most seconds of an episode.", show_default="300")] = None,
     retry_errors: Annotated[bool, typer.Option("--retry-errors", help="Play recorded errors again.")] = False,
@@ -53,16 +54,16 @@ def miniwob(
     from rich.console import Console
 
     from holotron.evals.miniwob import evaluate
-    from holotron.evals.policies import make_policy
+    from holotron.evals.policies import make_policy, miniwob_view
     from holotron.evals.report import write_report
     from holotron.rollouts.files import replace_json
     from holotron.rollouts.runner import Settings
     from holotron.rollouts.suites import miniwob_suite, parse_seeds
 
-    suite = miniwob_suite(tasks, parse_seeds(seeds), scale=scale, crop_instruction=crop).limited(steps, seconds)
     who = shared.choice(
         policy, model, dialect, frame, history, temperature, max_tokens, sample_seed, constrained, thinking, device
     )
+    suite = miniwob_suite(tasks, parse_seeds(seeds), **miniwob_view(who, scale, crop, png)).limited(steps, seconds)
     folder = out or Path("runs") / time.strftime("eval-%Y%m%d-%H%M%S")
     console = Console(stderr=True)
 

@@ -22,9 +22,12 @@ def rollout(
     seeds: Annotated[str, typer.Option(help="A:B (B left out), or one number.")] = "0:1",
     repeats: Annotated[int, typer.Option(min=1, help="Episodes of each task and seed.")] = 1,
     sessions: Annotated[int, typer.Option(min=1, help="Episodes at once.")] = 8,
-    scale: Annotated[float, typer.Option(help="Pixels drawn per CSS pixel of MiniWoB++.")] = 3.0,
-    crop: Annotated[bool, typer.Option("--crop", help="Without MiniWoB++'s instruction bar.")] = False,
-    png: Annotated[bool, typer.Option("--png", help="MiniWoB++'s pictures without loss, larger than JPEG.")] = False,
+    label: Annotated[
+        str | None, typer.Option(help="A second policy (scripted) that says at every step what it would have done.")
+    ] = None,
+    scale: shared.Scale = None,
+    crop: shared.Crop = None,
+    png: shared.Png = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Most steps of an episode.", show_default="suite's")] = None,
     seconds: Annotated[float | None, typer.Option(help="Most seconds of an episode.", show_default="suite's")] = None,
     attempts: Annotated[int, typer.Option(min=1, help="Attempts when the environment fails.")] = 3,
@@ -46,22 +49,23 @@ def rollout(
     """Play a suite with a policy, many episodes at once, and record every step."""
     from rich.console import Console
 
-    from holotron.evals.policies import make_policy
+    from holotron.agent.policies.labelled import LabelledPolicy
+    from holotron.evals.policies import PolicyChoice, make_policy, miniwob_view
     from holotron.rollouts.runner import Settings
     from holotron.rollouts.runner import rollout as play
     from holotron.rollouts.suites import find_suite
 
-    chosen = find_suite(
-        suite, tasks, seeds, scale=scale, crop_instruction=crop, image_format="png" if png else "jpeg"
-    ).limited(steps, seconds)
     who = shared.choice(
         policy, model, dialect, frame, history, temperature, max_tokens, sample_seed, constrained, thinking, device
     )
+    chosen = find_suite(suite, tasks, seeds, **miniwob_view(who, scale, crop, png)).limited(steps, seconds)
     settings = Settings(sessions, attempts, straggler_factor=cut_stragglers, retry_errors=retry_errors)
     console = Console(stderr=True)
 
     async def main() -> None:
         actor = await make_policy(who, chosen.actions)
+        if label is not None:
+            actor = LabelledPolicy(actor, await make_policy(PolicyChoice(label), chosen.actions))
         pool = chosen.open(sessions)
         try:
             with shared.live_progress(console, chosen.name) as show:

@@ -9,13 +9,15 @@ holotron-mini, runs/x, org/name a model, in an engine of this process: bundled, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from holotron.agent.policies.base import Policy
 from holotron.agent.policies.openai_api import OpenAIPolicy, Sampling, served_models
 from holotron.agent.policies.random import DEFAULT_ACTIONS, RandomPolicy
+from holotron.agent.profiles import FILE as AGENT_FILE
 from holotron.agent.profiles import Profile, profile_for
 from holotron.errors import ConfigError
 
@@ -41,6 +43,26 @@ class PolicyChoice:
     def profile(self, name: str, folder: Path | None = None) -> Profile:
         known = profile_for(name, folder)
         return known.with_wishes(dialect=self.dialect, frame=self.frame, history=self.history)
+
+
+def miniwob_view(choice: PolicyChoice, scale: float | None, crop: bool | None, png: bool | None) -> dict[str, Any]:
+    """How to show this policy MiniWoB++: as the user says, else as the model itself does, else large and whole."""
+    folder: Path | None = Path(choice.spec)
+    if choice.spec == "holotron-mini":
+        from holotron.model.loading import bundled_folder
+
+        folder = bundled_folder()
+    declared: Mapping[str, Any] = {}
+    if folder is not None and (folder / AGENT_FILE).is_file():
+        declared = choice.profile(choice.spec, folder).miniwob
+    wishes = {"scale": scale, "crop": crop, "png": png}
+    view = {"scale": 3.0, "crop": False, "png": False, **declared}
+    view |= {key: value for key, value in wishes.items() if value is not None}
+    return {
+        "scale": float(view["scale"]),
+        "crop_instruction": bool(view["crop"]),
+        "image_format": "png" if view["png"] else "jpeg",
+    }
 
 
 async def make_policy(choice: PolicyChoice, actions: Sequence[str]) -> Policy:

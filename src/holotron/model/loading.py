@@ -24,6 +24,7 @@ from holotron.model.weights.initialise import random_model
 from holotron.model.weights.load import Progress, load_checkpoint, read_config
 
 BUNDLED = "holotron-mini"
+UNTRAINED = "preset:"  # asks for random weights also where a trained model of that name is bundled
 
 Say = Callable[[str], None]
 
@@ -43,6 +44,8 @@ def resolve(source: str | Path) -> Path | ModelConfig:
     """A folder with a checkpoint, or the configuration of a preset. Hub ids are looked up in the local cache first and
     downloaded when a network exists."""
     text = str(source)
+    if text.startswith(UNTRAINED):
+        return preset(text.removeprefix(UNTRAINED))
     if text == BUNDLED and (folder := bundled_folder()):
         return folder
     if text in PRESETS:

@@ -102,6 +102,7 @@ def _step_row(episode: str, step: Step, keep: KeepImage) -> Row:
         "note": reply.note,
         "thought": reply.thought,
         "action": None if action is None else json.dumps(action_to_json(action), ensure_ascii=False),
+        "label": None if reply.label is None else json.dumps(action_to_json(reply.label), ensure_ascii=False),
         "tool_name": None if action is None else action.tool_name,
         "reply_error": reply.error,
         "reward": float(step.reward),
@@ -112,6 +113,7 @@ def _step_row(episode: str, step: Step, keep: KeepImage) -> Row:
         "images_sent": completion.images_sent,
         "tokens": list(completion.tokens),
         "logprobs": list(completion.logprobs),
+        "versions": list(completion.versions),
         "policy_version": completion.policy_version,
         "finish_reason": completion.finish_reason,
         "completion_seconds": completion.seconds,
@@ -131,17 +133,19 @@ def _step(row: Mapping[str, Any], load: LoadImage) -> Step:
         images_sent=row["images_sent"],
         tokens=tuple(row["tokens"]),
         logprobs=tuple(row["logprobs"]),
+        versions=tuple(row.get("versions") or ()),  # runs recorded before there was this column have none
         policy_version=row["policy_version"],
         finish_reason=row["finish_reason"],
         seconds=row["completion_seconds"],
     )
-    action = row["action"]
+    action, label = row["action"], row.get("label")  # older runs have no labels
     reply = Reply(
         completion=completion,
         note=row["note"],
         thought=row["thought"],
         action=None if action is None else stored_action(json.loads(action)),
         error=row["reply_error"],
+        label=None if label is None else stored_action(json.loads(label)),
     )
     return Step(
         index=row["index"],

@@ -5,7 +5,10 @@ Every suite is a function from a learner to named figures. The samples are made 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,15 +16,18 @@ import torch
 
 from holotron.agent.coordinates import Screen
 from holotron.agent.dialects import make_dialect
+from holotron.agent.dialects.base import Dialect
+from holotron.agent.schema import InvalidAction
 from holotron.data.labels import contains
 from holotron.errors import ConfigError
 from holotron.model.processor import Processor
 from holotron.training.batches import Batch, pack
 from holotron.training.distributed import gathered
+from holotron.training.episodes import Episodes
 from holotron.training.generate import greedy
 from holotron.training.learner import Learner
 from holotron.training.reading import Reading, score_reading
-from holotron.training.recipe import Eval, LossEval, ReadingEval, ReplyEval
+from holotron.training.recipe import Eval, LossEval, ReadingEval, ReplyEval, StepEval
 from holotron.training.samples import Sample, Target, TokenSequence
 from holotron.training.sources import open_source
 from holotron.types import Click, Completion
@@ -39,15 +45,22 @@ def make_suite(recipe: Eval, processor: Processor, learner: Learner) -> Suite:
 
     def made() -> list[Sample]:
         if not samples:  # on first use: a dry run needs none
-            samples.extend(source.sample(n, np.random.default_rng([_SEED, n])) for n in range(count))
+            if isinstance(source, Episodes):
+                samples.extend(source.held_out(count))
+            else:
+                samples.extend(source.sample(n, np.random.default_rng([_SEED, n])) for n in range(count))
         return samples
 
-    kinds: dict[type, Callable[[Learner, list[Sample], Processor], dict[str, float]]] = {
-        ReadingEval: _reading,
-        LossEval: _loss,
-        ReplyEval: _replies,
-    }
-    measure = kinds[type(recipe)]
+    measure: Callable[[Learner, list[Sample], Processor], dict[str, float]]
+    match recipe:
+        case ReadingEval():
+            measure = _reading
+        case LossEval():
+            measure = _loss
+        case ReplyEval():
+            measure = _replies
+        case StepEval():
+            measure = partial(step_figures, dialect=make_dialect(recipe.data.dialect), near=recipe.near)
 
     @torch.no_grad()
     def suite(learner: Learner) -> dict[str, float]:
@@ -128,6 +141,51 @@ def _replies(learner: Learner, samples: list[Sample], processor: Processor) -> d
     if texts:
         figures["exact"] = exact / texts
     return figures
+
+
+def step_figures(
+    learner: Learner, samples: list[Sample], processor: Processor, *, dialect: Dialect, near: int
+) -> dict[str, float]:
+    """Steps of episodes, all from one look: if every token of a reply is the likeliest after those before it, greedy
+    decoding would have written that reply. Of a point that is only nearly right the later digits were given, which
+    flatters it a little. Names with a second slash are for the curves, not for the terminal."""
+    tally: dict[str, list[bool]] = {}
+    for start in range(0, len(samples), _AT_ONCE):
+        group = samples[start : start + _AT_ONCE]
+        (batch,) = _batches(learner, group)
+        rows = learner.see(learner.pixels(batch.tiles_n3HW))[1] if len(batch.tiles_n3HW) else None
+        likeliest = iter(learner.predict(batch, rows).argmax(-1).tolist())
+        for sample in group:
+            for sequence in sample.sequences:
+                for wanted in _learnt_replies(sequence):
+                    said = [next(likeliest) for _ in wanted]
+                    texts = [processor.tokenizer.decode(reply[:-1]) for reply in (said, wanted)]
+                    right = said == wanted or (said[-1] == wanted[-1] and nearly(*texts, dialect, near))
+                    tally.setdefault(sample.name, []).append(right)
+    rates = {name: sum(marks) / len(marks) for name, marks in sorted(tally.items())}
+    marks = [mark for task in tally.values() for mark in task]
+    figures = {"hit": sum(marks) / max(len(marks), 1), "by_task": sum(rates.values()) / max(len(rates), 1)}
+    return figures | {f"task/{name}": rate for name, rate in rates.items()}
+
+
+def _learnt_replies(sequence: TokenSequence) -> list[list[int]]:
+    """Runs of learnt tokens: each is a reply with the token that ends it."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], sequence.learn, [False]]).astype(np.int8)))
+    return [sequence.ids[begin:end].tolist() for begin, end in zip(edges[::2], edges[1::2], strict=True)]
+
+
+def nearly(said: str, wanted: str, dialect: Dialect, near: int) -> bool:
+    """The same kind of action, its points within `near` units of the dialect's frame, and nothing else different."""
+    try:
+        actions = [asdict(dialect.read(text)[2]) for text in (said, wanted)]
+    except InvalidAction:
+        return False
+    first, second = actions
+    if first.keys() != second.keys():
+        return False
+    places = [key for key in first if re.fullmatch(r"[xy][12]?", key) and first[key] is not None]
+    close = all(second[key] is not None and abs(first[key] - second[key]) <= near for key in places)
+    return bool(places) and close and all(first[key] == second[key] for key in first if key not in places)
 
 
 def _first_reply(sequence: TokenSequence, eos: Any) -> list[int]:

@@ -11,6 +11,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
+from holotron.agent.profiles import Profile, write_profile
 from holotron.model.loading import resolve
 from holotron.model.model import Holotron
 from holotron.model.weights import save_checkpoint
@@ -49,6 +50,8 @@ def export(trainer: Trainer, figures: dict[str, float]) -> Path:
     model.file_dtypes = learner.model.file_dtypes
     save_checkpoint(model, folder, card=card(recipe, trainer.progress, figures), dtype=dtype)
     trainer.processor.save(folder)
+    if recipe.agent is not None:
+        write_profile(folder, Profile(recipe.agent.dialect, history=recipe.agent.history, miniwob=recipe.agent.miniwob))
     if heads:
         (folder / HEADS).parent.mkdir(exist_ok=True)
         save_file({name: t.contiguous() for name, t in heads.items()}, folder / HEADS)
@@ -90,5 +93,5 @@ def card(recipe: Recipe, progress: Progress, figures: dict[str, float]) -> Model
         recipe.name,
         base_model=base if isinstance(resolve(base), Path) else None,
         recipe="\n\n".join(line for line in lines if line),
-        figures={name: f"{value:.4f}" for name, value in figures.items()},
+        figures={name: f"{value:.4f}" for name, value in figures.items() if name.count("/") == 1},
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar, overload
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, model_validator
 
@@ -25,7 +25,8 @@ class Part(BaseModel):
 
 
 class ModelPart(Part):
-    source: str  # a folder, a hub id, or a preset (which starts from random weights)
+    source: str  # a folder, a hub id, or a preset (random weights; preset:NAME where a model of that name is bundled)
+    weights: Path | None = None  # a safetensors file laid over them: any of the model's tensors, and `training.*` heads
     template: Literal["", "chatml", "turns", "nemotron-vl"] = ""  # of a preset's chat; "" is the preset's own
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"  # of the forward pass; auto: bf16 on a GPU, fp32 on a CPU
     learn: tuple[Literal["vision_model", "mlp1", "language_model"], ...] = ("vision_model", "mlp1", "language_model")
@@ -78,7 +79,33 @@ class PageData(Part):
     dialect: str = "compact"
 
 
-Data = Annotated[ConversationData | DrawnData | PageData, Field(discriminator="kind")]
+class EpisodeData(Part):
+    """Recorded episodes, from run directories or packed ones. Episodes that succeeded are cloned; in episodes with
+    labels (`holotron rollout --label`) the teacher's word is learnt in the states that the learner reached."""
+
+    kind: Literal["episodes"]
+    runs: tuple[Path, ...] = Field(min_length=1)
+    weight: PositiveFloat = 1.0
+    seeds: str = ""  # A:B, those to use; "" is all
+    tasks: tuple[str, ...] = ()  # () is all
+    task_weights: dict[str, NonNegative] = {}  # tasks are drawn alike but for this
+    steps: PositiveInt = 40  # episodes are cut after this many
+    shift: tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]] = (0, 0)  # greatest, in pixels of the image
+    shifted: Share = 0.5  # of the episodes
+    dialect: str = "compact"
+    history: str = "append"
+
+
+class TextData(Part):
+    """Copying, transforming and small sums as text alone: the words of an episode with its pictures left out."""
+
+    kind: Literal["text"]
+    weight: PositiveFloat = 1.0
+    seed: int = 0
+    dialect: str = "compact"
+
+
+Data = Annotated[ConversationData | DrawnData | PageData | EpisodeData | TextData, Field(discriminator="kind")]
 
 
 class BatchPart(Part):
@@ -172,13 +199,33 @@ class ReplyEval(Part):
     samples: PositiveInt = 128
 
 
-Eval = Annotated[ReadingEval | LossEval | ReplyEval, Field(discriminator="kind")]
+class StepEval(Part):
+    """Held-out episodes: the share of steps that the policy would take as its teacher did (the same text, or the same
+    kind of action at a point not further away than `near` thousandths of the screen), over all steps and as the mean
+    over tasks. The past is the teacher's."""
+
+    kind: Literal["steps"]
+    name: str = "steps"
+    data: EpisodeData
+    samples: PositiveInt = 512
+    near: PositiveInt = 25
+
+
+Eval = Annotated[ReadingEval | LossEval | ReplyEval | StepEval, Field(discriminator="kind")]
 
 
 class EvalPart(Part):
     every_steps: PositiveInt | None = None
     every_seconds: PositiveFloat | None = None
     suites: tuple[Eval, ...] = ()
+
+
+class AgentPart(Part):
+    """How the exported policy is to be used; written to its agent.json."""
+
+    dialect: str = "compact"
+    history: str = "append"
+    miniwob: dict[Literal["scale", "crop", "png"], float | bool] = {}  # how it wants to be shown MiniWoB++
 
 
 class Recipe(Part):
@@ -195,12 +242,20 @@ class Recipe(Part):
     schedule: SchedulePart
     save: SavePart = SavePart()
     evaluate: EvalPart = EvalPart()
+    agent: AgentPart | None = None
 
 
 # ------------------------------------------------------------------------------------------------------ files and flags
 
 
-def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
+K = TypeVar("K", bound=Part)
+
+
+@overload
+def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe: ...
+@overload
+def read_recipe(path: Path, overrides: Sequence[str], kind: type[K]) -> K: ...
+def read_recipe(path: Path, overrides: Sequence[str] = (), kind: type[Any] = Recipe) -> Any:
     """A recipe file with `dotted.key=value` overrides. Relative paths in it count from the working directory."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -210,12 +265,16 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
         raise ConfigError(f"{path} is not TOML: {error}") from error
     for override in overrides:
         _override(data, override)
-    return make_recipe(data, str(path))
+    return make_recipe(data, str(path), kind)
 
 
-def make_recipe(data: dict[str, Any], origin: str = "the recipe") -> Recipe:
+@overload
+def make_recipe(data: dict[str, Any], origin: str = "the recipe") -> Recipe: ...
+@overload
+def make_recipe(data: dict[str, Any], origin: str, kind: type[K]) -> K: ...
+def make_recipe(data: dict[str, Any], origin: str = "the recipe", kind: type[Any] = Recipe) -> Any:
     try:
-        return Recipe.model_validate(data)
+        return kind.model_validate(data)
     except ValidationError as error:
         found = error.errors()
         # A list with a bad entry is reported once more, as too short.

@@ -39,3 +39,4 @@ class Sample:
     tiles: Tensor  # uint8 [n, 3, height, width]
     sequences: tuple[TokenSequence, ...] = ()
     slots: np.ndarray | None = None  # uint8 [labelled tiles, rows, columns * SLOTS], see `characters`
+    name: str = ""  # of the task, for figures by task

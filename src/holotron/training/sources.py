@@ -13,7 +13,7 @@ from holotron.errors import InputError
 from holotron.model.config import ModelConfig
 from holotron.model.processor import Processor
 from holotron.training.mixture import Source
-from holotron.training.recipe import ConversationData, Data, DrawnData, PageData
+from holotron.training.recipe import ConversationData, Data, DrawnData, EpisodeData, PageData, TextData
 from holotron.training.samples import Sample
 from holotron.training.stream import conversation_sample
 
@@ -30,6 +30,14 @@ def open_source(data: Data, processor: Processor, config: ModelConfig) -> Source
             from holotron.training.pages import StoredPages
 
             return StoredPages(data, processor, config)
+        case EpisodeData():
+            from holotron.training.episodes import Episodes
+
+            return Episodes(data, processor, config)
+        case TextData():
+            from holotron.training.texts import Texts
+
+            return Texts(data, processor)
 
 
 class Conversations:

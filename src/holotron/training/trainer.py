@@ -120,7 +120,8 @@ class Trainer:
         self._figures, self._evaluated_at = figures, self.progress.step
         if figures:
             self.curves.add(self.progress.step, figures)
-            self.curves.say("  ".join(f"[bold]{name} {value:.4f}[/bold]" for name, value in figures.items()))
+            shown = {name: value for name, value in figures.items() if name.count("/") == 1}  # the rest are details
+            self.curves.say("  ".join(f"[bold]{name} {value:.4f}[/bold]" for name, value in shown.items()))
         return figures
 
     def save(self) -> None:

@@ -1,0 +1,104 @@
+"""Recorded episodes as something to learn from: what was asked, seen and done, and pixels on demand.
+
+    source = open_recorded(Path("runs/demos"))          # a run directory, or a packed one (see `pack`)
+    episode = source.episodes[0]
+    source.pixels(episode.steps[0].frame)               # uint8 [height, width, 3]
+
+Rows are kept small, so that a hundred thousand steps can lie in memory and be shared by worker processes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from holotron.agent.schema import stored_action
+from holotron.errors import InputError
+from holotron.rollouts.records import Row
+from holotron.rollouts.store import RunReader
+from holotron.types import Action, Task
+
+
+class RecordedStep(NamedTuple):
+    frame: int | str  # for `pixels`
+    viewport: tuple[int, int]
+    action_json: str | None
+    label_json: str | None = None  # what a teacher would have done
+    refused: bool = False  # the reply was no action that could be carried out
+
+    @property
+    def action(self) -> Action | None:
+        return None if self.action_json is None else stored_action(json.loads(self.action_json))
+
+    @property
+    def label(self) -> Action | None:
+        return None if self.label_json is None else stored_action(json.loads(self.label_json))
+
+
+class RecordedEpisode(NamedTuple):
+    id: str
+    task: Task
+    success: bool
+    steps: tuple[RecordedStep, ...]
+
+    @property
+    def labelled(self) -> bool:
+        return any(step.label_json for step in self.steps)
+
+
+class Recorded(Protocol):
+    @property
+    def episodes(self) -> list[RecordedEpisode]: ...
+
+    def pixels(self, frame: int | str) -> np.ndarray: ...
+
+
+Where = Callable[[Row], bool]
+
+
+def open_recorded(path: Path, where: Where = lambda row: True) -> Recorded:
+    """The episodes in `path` that `where` selects by their row (task, seed, success ...) and that have steps."""
+    if path.is_dir():
+        return RunEpisodes(path, where)
+    if path.suffix == ".zip":
+        from holotron.rollouts.pack import Pack
+
+        return Pack(path, where)
+    raise InputError(f"{path} is neither a run directory nor a packed run (.zip)")
+
+
+class RunEpisodes:
+    """A run directory; pictures are read when they are needed."""
+
+    def __init__(self, path: Path, where: Where = lambda row: True) -> None:
+        self._path = path
+        self.episodes = [
+            recorded(row, [_step(step) for step in sorted(steps, key=lambda step: step["index"])])
+            for row, steps in RunReader(path).rows()
+            if steps and where(row)
+        ]
+
+    def pixels(self, frame: int | str) -> np.ndarray:
+        from PIL import Image
+
+        try:
+            with Image.open(self._path / str(frame)) as opened:
+                return np.asarray(opened.convert("RGB"))
+        except OSError as error:
+            raise InputError(f"{self._path / str(frame)} cannot be read: {error}") from error
+
+
+def recorded(row: Mapping[str, Any], steps: list[RecordedStep]) -> RecordedEpisode:
+    task = Task(row["suite"], row["task"], row["goal"], row["seed"], row["start_url"], json.loads(row["options"]))
+    return RecordedEpisode(row["id"], task, bool(row["success"]), tuple(steps))
+
+
+def _step(row: Row) -> RecordedStep:
+    seen = row["observation"]
+    viewport = (seen["viewport_width"], seen["viewport_height"])
+    refused = bool(json.loads(row["info"]).get("refused"))
+    return RecordedStep(seen["image"], viewport, row["action"], row.get("label"), refused)

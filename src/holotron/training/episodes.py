@@ -1,0 +1,252 @@
+"""Recorded episodes as samples: the conversation that the agent would have held with the engine, replies to learn.
+
+Under an append-only history an episode is one sequence with all its screenshots. Where a teacher labelled a learner's
+episode, the learner's own words stay in the past, because that is the past it will meet again, and the teacher's word
+is learnt at every step: one sequence holds the steps on which they agree, and each step on which they do not is a
+sequence of its own that ends in what should have been said.
+
+    agreed      goal, picture, click 1, picture, click 2 ...         learnt: click 1
+    corrected   goal, picture, click 1, picture, CLICK 3             learnt: CLICK 3
+
+Episodes may be shifted as a whole across the screen, coordinates along with the pictures, so that places are looked for
+rather than remembered.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from holotron.agent.coordinates import Screen
+from holotron.agent.dialects import make_dialect
+from holotron.agent.dialects.base import Dialect
+from holotron.agent.history import History, Turn, parse_history
+from holotron.agent.images import Image
+from holotron.agent.messages import Message
+from holotron.agent.schema import action_to_json
+from holotron.errors import ConfigError, InputError
+from holotron.model.config import ModelConfig
+from holotron.model.processor import Processor, to_tiles
+from holotron.rollouts.recorded import Recorded, RecordedEpisode, RecordedStep, open_recorded
+from holotron.rollouts.records import Row
+from holotron.rollouts.suites import parse_seeds
+from holotron.training.recipe import EpisodeData
+from holotron.training.samples import Sample, TokenSequence
+from holotron.training.stream import CountingProcessor, conversation
+from holotron.types import Action, Completion, Drag, Observation, Reply
+
+CIRCLE = 3  # an action repeated so often on one screen draws a warning into the conversation: lessons end before
+_MARGIN = 2.0  # CSS pixels that a shift leaves between a place of interest and the edge
+
+
+class Episodes:
+    """An endless source: a task is drawn by weight, then one of its episodes."""
+
+    def __init__(self, data: EpisodeData, processor: Processor, config: ModelConfig) -> None:
+        self._data = data
+        self._processor = CountingProcessor(processor)
+        self._image = config.image
+        self._dialect = make_dialect(data.dialect)
+        self._history = parse_history(data.history)
+        if self._dialect.resize is not None:
+            raise ConfigError(f"the {data.dialect} dialect resizes screenshots; export conversations instead")
+        self._by_task: dict[str, list[tuple[Recorded, RecordedEpisode]]] = {}
+        wanted = _wanted(data)
+        for run in data.runs:
+            source = open_recorded(run, wanted)
+            for episode in map(self._usable, source.episodes):
+                if episode.steps and (episode.success or episode.labelled):
+                    self._by_task.setdefault(episode.task.name, []).append((source, episode))
+        weights = np.array([data.task_weights.get(task, 1.0) for task in self._by_task])
+        if not weights.sum():
+            raise ConfigError(f"no episode to learn from in {', '.join(map(str, data.runs))}")
+        self._tasks = list(self._by_task)
+        self._edges = np.cumsum(weights / weights.sum())
+
+    @property
+    def size(self) -> None:
+        return None
+
+    @property
+    def episodes(self) -> dict[str, int]:
+        """How many there are of each task."""
+        return {task: len(found) for task, found in self._by_task.items()}
+
+    def sample(self, index: int, rng: np.random.Generator) -> Sample:
+        place = min(int(np.searchsorted(self._edges, rng.random(), side="right")), len(self._tasks) - 1)
+        episodes = self._by_task[self._tasks[place]]
+        return self.lesson(*episodes[int(rng.integers(len(episodes)))], rng)
+
+    def held_out(self, count: int) -> Iterator[Sample]:
+        """The same episodes for everyone, tasks in turn, none shifted."""
+        longest = max(map(len, self._by_task.values()))
+        chosen = [found[n] for n in range(longest) for found in self._by_task.values() if n < len(found)]
+        for source, episode in chosen[:count]:
+            yield self.lesson(source, episode, None)
+
+    def lesson(self, source: Recorded, episode: RecordedEpisode, rng: np.random.Generator | None) -> Sample:
+        try:
+            frames = {step.frame: source.pixels(step.frame) for step in episode.steps}
+            if rng is not None and any(self._data.shift) and rng.random() < self._data.shifted:
+                episode, frames = shifted(episode, frames, self._draw_shift(rng))
+            sizes = {frame: (pixels.shape[1], pixels.shape[0]) for frame, pixels in frames.items()}
+            tiles = {frame: to_tiles(pixels, self._image) for frame, pixels in frames.items()}
+            first = dict(zip(tiles, np.cumsum([0, *map(len, tiles.values())]).tolist(), strict=False))
+            places = {_name(f): range(first[f], first[f] + len(t)) for f, t in tiles.items()}
+            sequences = [
+                self._sequence(messages, learn, places)
+                for messages, learn in lessons(episode, sizes, self._dialect, self._history)
+            ]
+        except InputError as error:
+            raise InputError(f"{episode.id}: {error}") from error
+        return Sample(torch.cat(list(tiles.values())), tuple(sequences), name=episode.task.name)
+
+    def _usable(self, episode: RecordedEpisode) -> RecordedEpisode:
+        return _before_trouble(episode._replace(steps=episode.steps[: self._data.steps]))
+
+    def _sequence(self, messages: Sequence[Message], learn: Sequence[int], places: dict[bytes, range]) -> TokenSequence:
+        sequence, _ = conversation(self._processor, [_plain(message) for message in messages], learn)
+        shown = [image.data for message in messages for image in message.images]
+        return replace(sequence, tiles=tuple(tile for name in shown for tile in places[name]))
+
+    def _draw_shift(self, rng: np.random.Generator) -> tuple[int, int]:
+        """Mostly right and down: pages begin at their upper left corner, and what leaves the screen is lost."""
+        right, down = self._data.shift
+        return int(rng.integers(-(right // 4), right + 1)), int(rng.integers(-(down // 4), down + 1))
+
+
+def lessons(
+    episode: RecordedEpisode, sizes: dict[int | str, tuple[int, int]], dialect: Dialect, history: History
+) -> Iterator[tuple[list[Message], list[int]]]:
+    """(messages, replies to learn). Without labels every reply is learnt; with them, see above."""
+    turns: list[Turn] = []
+    agreed: list[bool] = []
+    for step in episode.steps:
+        turn = _turn(len(turns), step, sizes[step.frame])
+        said, wanted = (
+            None if action is None else dialect.render(action, turn.screen) for action in (step.action, step.label)
+        )
+        assert said is not None  # the episode is cut before a step without an action
+        if not episode.labelled:
+            wanted = said
+        if wanted is not None and wanted != said:
+            request = dialect.messages(episode.task, history.view([*turns, turn]))
+            yield [*request, Message("assistant", (wanted,))], [len(request)]
+        turns.append(replace(turn, reply=Reply(Completion(said), action=step.action), said=said))
+        agreed.append(wanted == said)
+    yield from _agreed(episode, turns, agreed, dialect, history)
+
+
+def _agreed(
+    episode: RecordedEpisode, turns: list[Turn], agreed: list[bool], dialect: Dialect, history: History
+) -> Iterator[tuple[list[Message], list[int]]]:
+    """As few conversations as cover every agreed reply once: a request that the next one merely extends is not written
+    by itself."""
+    messages: list[Message] = []
+    learn: list[int] = []
+    for count in range(1, len(turns) + 1):
+        answered = dialect.messages(episode.task, history.view(turns[:count]))
+        if messages and answered[: len(messages)] != messages:
+            if learn:
+                yield messages, learn
+            learn = []
+        messages = answered
+        learn = [*learn, len(messages) - 1] if agreed[count - 1] else learn
+    if learn:
+        yield messages[: learn[-1] + 1], learn
+
+
+def _turn(index: int, step: RecordedStep, size: tuple[int, int]) -> Turn:
+    name = _name(step.frame)
+    observation = Observation(name, "image/png", size, step.viewport)
+    return Turn(index, observation, Image(name, "image/png", size), Screen(size, step.viewport))
+
+
+def _name(frame: int | str) -> bytes:
+    """Stands for a picture in messages; its pixels are cut into tiles apart from them."""
+    return str(frame).encode()
+
+
+def _plain(message: Message) -> dict[str, Any]:
+    return {
+        "role": message.role,
+        "content": [
+            {"type": "image", "image": np.empty((*part.size[::-1], 3), np.uint8)}  # only counted
+            if isinstance(part, Image)
+            else {"type": "text", "text": part}
+            for part in message.parts
+        ],
+    }
+
+
+def _wanted(data: EpisodeData) -> Any:
+    seeds = parse_seeds(data.seeds) if data.seeds else None
+    tasks = set(data.tasks)
+
+    def where(row: Row) -> bool:
+        return (seeds is None or row["seed"] in seeds) and (not tasks or row["task"] in tasks)
+
+    return where
+
+
+def _before_trouble(episode: RecordedEpisode) -> RecordedEpisode:
+    """Up to where the live conversation held more than actions: a refused reply, a warning about a circle."""
+    seen: Counter[tuple[Any, ...]] = Counter()
+    for place, step in enumerate(episode.steps):
+        if step.refused or step.action_json is None:
+            return episode._replace(steps=episode.steps[:place])
+        seen[step.frame, step.action_json] += 1
+        if seen[step.frame, step.action_json] >= CIRCLE:
+            return episode._replace(steps=episode.steps[: place + 1])
+    return episode
+
+
+# -------------------------------------------------------------------------------------------------------------- shifts
+
+
+def shifted(
+    episode: RecordedEpisode, frames: dict[int | str, np.ndarray], by: tuple[int, int]
+) -> tuple[RecordedEpisode, dict[int | str, np.ndarray]]:
+    """The episode as it would have been `by` pixels further right and down; itself if an action would fall off."""
+    steps = []
+    for step in episode.steps:
+        height, width = frames[step.frame].shape[:2]
+        x, y = by[0] * step.viewport[0] / width, by[1] * step.viewport[1] / height
+        said, label = step.action, step.label
+        moved = [moved_action(action, x, y) for action in (said, label) if action is not None]
+        if not all(_inside(action, step.viewport) for action in moved):
+            return episode, frames
+        written = [json.dumps(action_to_json(action)) for action in moved]
+        steps.append(step._replace(action_json=written[0], label_json=written[1] if label is not None else None))
+    return episode._replace(steps=tuple(steps)), {frame: _pushed(pixels, *by) for frame, pixels in frames.items()}
+
+
+def moved_action(action: Action, x: float, y: float) -> Action:
+    if isinstance(action, Drag):
+        return Drag(action.x1 + x, action.y1 + y, action.x2 + x, action.y2 + y)
+    if getattr(action, "x", None) is None:
+        return action
+    return replace(action, x=action.x + x, y=action.y + y)  # type: ignore[union-attr, call-arg, operator]
+
+
+def _inside(action: Action, viewport: tuple[int, int]) -> bool:
+    points = [(getattr(action, f"x{n}", None), getattr(action, f"y{n}", None)) for n in ("", "1", "2")]
+    width, height = viewport
+    return all(x is None or (_MARGIN <= x <= width - _MARGIN and _MARGIN <= y <= height - _MARGIN) for x, y in points)
+
+
+def _pushed(pixels: np.ndarray, right: int, down: int) -> np.ndarray:
+    """What comes in at the edges has the colour of the upper left corner."""
+    height, width = pixels.shape[:2]
+    result = np.empty_like(pixels)
+    result[:] = pixels[0, 0]
+    result[max(down, 0) : height + min(down, 0), max(right, 0) : width + min(right, 0)] = pixels[
+        max(-down, 0) : height - max(down, 0), max(-right, 0) : width - max(right, 0)
+    ]
+    return result
