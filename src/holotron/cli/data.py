@@ -1,4 +1,4 @@
-"""`holotron data`: labelled pages to learn from, made in real browsers or painted."""
+"""`holotron data`: labelled pages to learn from, made in real browsers, painted, or labelled by a model."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from holotron.cli.data_annotate import annotate
+
 if TYPE_CHECKING:
     from holotron.data.pages.make import Size
     from holotron.data.synth import Report
 
-app = typer.Typer(no_args_is_help=True, help="Generate labelled pages.")
+app = typer.Typer(no_args_is_help=True, help="Generate labelled pages; let models label screenshots.")
+app.command()(annotate)
 
 Out = Annotated[Path, typer.Argument(help="Folder for the pages; what is there already is kept and completed.")]
 Sizes = Annotated[list[str] | None, typer.Option("--size", help="Page size as 160x160@2; may be given several times.")]

@@ -22,7 +22,7 @@ COMMANDS = {
     "eval": ("holotron.cli.eval", "Score a policy on a suite of tasks."),
     "report": ("holotron.cli.report", "Turn a run into one HTML page to look at."),
     "export": ("holotron.cli.export", "Turn recorded trajectories into training data."),
-    "data": ("holotron.cli.data", "Generate labelled pages."),
+    "data": ("holotron.cli.data", "Generate labelled pages, or label screenshots."),
     "train": ("holotron.cli.train", "Train a model from a recipe."),
     "model": ("holotron.cli.model", "Look at a checkpoint: shape, parameters, memory."),
 }

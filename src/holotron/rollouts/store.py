@@ -41,9 +41,9 @@ class RunWriter:
         self.path = path
         self._shard_episodes = shard_episodes
         path.mkdir(parents=True, exist_ok=True)
-        self._lock = _lock(path)
+        self._lock = lock_folder(path)
         try:
-            self.manifest = _agree(path, manifest)
+            self.manifest = agree(path, manifest)
             self._pictures = Pictures(path)
             for table in (EPISODES, STEPS):
                 (path / table).mkdir(exist_ok=True)
@@ -187,7 +187,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
     return dict(manifest)
 
 
-def _agree(path: Path, wanted: Mapping[str, Any]) -> dict[str, Any]:
+def agree(path: Path, wanted: Mapping[str, Any]) -> dict[str, Any]:
     """Write the manifest of a new run, or make sure that an old one is the same experiment."""
     wanted = json.loads(json.dumps({"format": FORMAT, "created_at": time.time(), **wanted}))
     if not (path / MANIFEST).exists():
@@ -215,7 +215,7 @@ def _differences(old: Any, new: Any, where: str = "") -> list[str]:
 LOCK = ".lock"
 
 
-def _lock(path: Path) -> Any:
+def lock_folder(path: Path) -> Any:
     """A lock that the system releases when the process dies, however it dies."""
     file = (path / LOCK).open("w")
     try:

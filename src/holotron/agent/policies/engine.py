@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holotron.agent.dialects.base import Dialect, Output
@@ -47,13 +47,13 @@ class EnginePolicy:
         """`constrained`: decode under the dialect's schema or regular expression. `owns_engine`: close it with us."""
         if engine.processor is None:
             raise ConfigError("an agent needs an engine with a processor: it writes text and sends images")
-        self._engine = engine
+        self.engine = engine
         self._dialect = dialect
         self._history = history
         self._name = name
-        self._sampling = sampling or SamplingParams(temperature=0.0)
-        self._constrained = constrained
-        self._thinking = thinking
+        self.sampling = sampling or SamplingParams(temperature=0.0)
+        self.constrained = constrained
+        self.thinking = thinking
         self._owns_engine = owns_engine
 
     @property
@@ -66,30 +66,58 @@ class EnginePolicy:
             "model": self._name,
             "dialect": self._dialect.describe(),
             "history": self._history.name,
-            "sampling": asdict(self._sampling),
-            "constrained": self._constrained,
-            "thinking": self._thinking,
+            "sampling": asdict(self.sampling),
+            "constrained": self.constrained,
+            "thinking": self.thinking,
         }
 
+    @property
+    def dialect(self) -> Dialect:
+        return self._dialect
+
+    async def sample(
+        self, messages: Sequence[Message], output: Output, *, n: int, temperature: float, seed: int
+    ) -> list[Completion]:
+        """Answers to one question, outside any episode: `n` of them, the question computed once."""
+        processor, aio = self.engine.processor, self.engine.aio
+        assert processor is not None
+        tools = list(output.tools) or None
+        sampling = replace(self.sampling, temperature=temperature, seed=seed)
+        grammar = _grammar(output) if self.constrained else None
+        try:
+            prompt = await aio.on_worker(lambda: processor.render([_plain(m) for m in messages], tools, self.thinking))
+            started = await _patiently(lambda: aio.complete(prompt, sampling, grammar=grammar, n=n))
+            results = [await generation for generation in started]
+        except (InputError, EngineStopped) as error:
+            raise PolicyError(f"the engine refused: {error}") from error
+        images = count_images(messages)
+        return [_completion(result, prompt.opens_reasoning, output, images) for result in results]
+
     async def start(self, task: Task, environment: Environment) -> Conversation:
-        chat = _EngineChat(self._engine, self._sampling, self._constrained, self._thinking)
-        return Conversation(task, self._dialect, self._history, chat)
+        return Conversation(task, self._dialect, self._history, self.chat())
+
+    def chat(self) -> EngineChat:
+        """The engine's side of a new episode."""
+        return EngineChat(self.engine, self.sampling, constrained=self.constrained, thinking=self.thinking)
 
     async def close(self) -> None:
         if self._owns_engine:
-            await asyncio.to_thread(self._engine.close)
+            await asyncio.to_thread(self.engine.close)
 
 
-class _EngineChat:
-    """One conversation, in one engine session for as long as it only grows."""
+class EngineChat:
+    """One conversation, in one engine session for as long as it only grows. `sampling`, `begin` and `heard` are there
+    for those who need more than replies: a trainer forks sessions and keeps every token."""
 
-    def __init__(self, engine: Engine, sampling: SamplingParams, constrained: bool, thinking: bool) -> None:
+    def __init__(
+        self, engine: Engine, sampling: SamplingParams, *, constrained: bool = True, thinking: bool = False
+    ) -> None:
         assert engine.processor is not None
-        self._engine = engine
+        self.engine = engine
         self._processor: Processor = engine.processor
-        self._sampling = sampling
-        self._constrained = constrained
-        self._thinking = thinking
+        self.sampling = sampling
+        self.constrained = constrained
+        self.thinking = thinking
         self._session: AsyncSession | None = None
         self._known: list[Message] = []  # in the session's log, which goes on with the last reply
         self._last: tuple[int, ...] = ()  # the last reply's tokens
@@ -97,12 +125,25 @@ class _EngineChat:
     async def complete(self, messages: Sequence[Message], output: Output) -> Completion:
         try:
             session, prompt, images = await self._continue(messages, output)
-            await session.append(prompt)
             result = await self._generate(session, output)
         except (InputError, EngineStopped) as error:
             raise PolicyError(f"the engine refused: {error}") from error
         self._known, self._last = list(messages), result.tokens
+        self.heard(prompt, result)
         return _completion(result, prompt.opens_reasoning, output, images)
+
+    async def begin(self, prompt: Prompt) -> AsyncSession:
+        """A session for a conversation that begins with this prompt."""
+        return await self.open(prompt)
+
+    async def open(self, prompt: Prompt) -> AsyncSession:
+        """A new session whose log is this prompt."""
+        session = await _patiently(self.engine.aio.open)
+        await session.append(prompt)
+        return session
+
+    def heard(self, prompt: Prompt, result: Result) -> None:
+        """The session's log has grown by this prompt and this reply."""
 
     async def close(self) -> None:
         session, self._session = self._session, None
@@ -110,41 +151,43 @@ class _EngineChat:
             await session.close()
 
     async def _continue(self, messages: Sequence[Message], output: Output) -> tuple[AsyncSession, Prompt, int]:
-        """The session to go on with, what to append to it, and how many images that holds."""
+        """The session to go on with, what is new at the end of its log, and how many images that holds."""
         tools = list(output.tools) or None
         fresh = new_messages(self._known, messages)
         if self._session is not None and fresh is not None and fresh[0].role == "assistant" and len(fresh) > 1:
             new = fresh[1:]  # our own reply is in the log already, as the very tokens that were sampled
             prompt = await self._on_worker(
-                lambda: self._processor.bridge([_plain(m) for m in new], self._last, tools, self._thinking)
+                lambda: self._processor.bridge([_plain(m) for m in new], self._last, tools, self.thinking)
             )
+            await self._session.append(prompt)
             return self._session, prompt, count_images(new)
         await self.close()
         prompt = await self._on_worker(
-            lambda: self._processor.render([_plain(m) for m in messages], tools, self._thinking)
+            lambda: self._processor.render([_plain(m) for m in messages], tools, self.thinking)
         )
-        self._session = await self._patiently(self._engine.aio.open)
+        self._session = await self.begin(prompt)
         return self._session, prompt, count_images(messages)
 
     async def _generate(self, session: AsyncSession, output: Output) -> Result:
-        grammar = _grammar(output) if self._constrained else None
-        generation = await self._patiently(lambda: session.generate(self._sampling, grammar=grammar))
+        grammar = _grammar(output) if self.constrained else None
+        generation = await _patiently(lambda: session.generate(self.sampling, grammar=grammar))
         try:
             return await generation
         except asyncio.CancelledError:
             generation.cancel()
             raise
 
-    async def _patiently(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Wait for room as long as the engine says there may be some; the episode's own time limit ends the waiting."""
-        while True:
-            try:
-                return await call()
-            except Overloaded as full:
-                await asyncio.sleep(full.retry_after)
-
     async def _on_worker(self, work: Callable[[], T]) -> T:
-        return await self._engine.aio.on_worker(work)
+        return await self.engine.aio.on_worker(work)
+
+
+async def _patiently(call: Callable[[], Awaitable[T]]) -> T:
+    """Wait for room as long as the engine says there may be some; the episode's own time limit ends the waiting."""
+    while True:
+        try:
+            return await call()
+        except Overloaded as full:
+            await asyncio.sleep(full.retry_after)
 
 
 def _plain(message: Message) -> dict[str, Any]:
@@ -179,6 +222,7 @@ def _completion(result: Result, opens_reasoning: bool, output: Output, images: i
         images_sent=images,
         tokens=result.tokens,
         logprobs=result.logprobs,
+        versions=result.versions,
         policy_version=min(result.versions, default=0),  # the oldest weights that had a part in it
         finish_reason=finish,
         seconds=result.timings.total,

@@ -15,7 +15,7 @@ import contextlib
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -100,6 +100,10 @@ class OpenAIPolicy:
             "extra_body": self._extra_body,
         }
 
+    @property
+    def dialect(self) -> Dialect:
+        return self._dialect
+
     async def start(self, task: Task, environment: Environment) -> Conversation:
         abilities = await self.abilities()
         chat = _SessionChat(self) if self._sessions and abilities.sessions else _PlainChat(self)
@@ -133,15 +137,29 @@ class OpenAIPolicy:
 
     # ------------------------------------------------------------------------------------------------------ requests
 
+    async def sample(
+        self, messages: Sequence[Message], output: Output, *, n: int, temperature: float, seed: int
+    ) -> list[Completion]:
+        """Answers to one question, outside any episode: `n` of them, as separate requests."""
+        await self.abilities()
+        ways = [replace(self._sampling, temperature=temperature, seed=seed + nth) for nth in range(n)]
+        replies = await asyncio.gather(*(self.complete(messages, output, sampling=way) for way in ways))
+        return [completion for completion, _ in replies]
+
     async def complete(
-        self, messages: Sequence[Message], output: Output, extension: Mapping[str, Any] | None = None
+        self,
+        messages: Sequence[Message],
+        output: Output,
+        extension: Mapping[str, Any] | None = None,
+        *,
+        sampling: Sampling | None = None,
     ) -> tuple[Completion, Any]:
         """One request, with the client's own retries and back-off; what still fails becomes an error of ours. Also
         returns the response itself, for what extensions add to it."""
         import openai
 
         started = time.monotonic()
-        request = self._request(messages, output, dict(extension or {}))
+        request = self._request(messages, output, dict(extension or {}), sampling or self._sampling)
         try:
             response = await self._client.chat.completions.create(**request)
         except openai.APITimeoutError:
@@ -158,8 +176,10 @@ class OpenAIPolicy:
         with contextlib.suppress(openai.OpenAIError):  # it expires by itself
             await self._client.delete(f"/sessions/{id}", cast_to=object, options={"timeout": 10.0, "max_retries": 0})
 
-    def _request(self, messages: Sequence[Message], output: Output, extension: dict[str, Any]) -> dict[str, Any]:
-        sampling, abilities = self._sampling, self._abilities or Abilities()
+    def _request(
+        self, messages: Sequence[Message], output: Output, extension: dict[str, Any], sampling: Sampling
+    ) -> dict[str, Any]:
+        abilities = self._abilities or Abilities()
         request: dict[str, Any] = {
             "model": self._model,
             "messages": [to_openai(message) for message in messages],

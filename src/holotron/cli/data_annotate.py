@@ -1,0 +1,152 @@
+"""`holotron data annotate`: labels by a model, with a confidence, and a page to review them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from holotron.cli import agent_options as shared
+
+if TYPE_CHECKING:
+    from holotron.data.annotate.annotator import Report, Settings
+    from holotron.data.annotate.items import Kind, Wishes
+    from holotron.evals.policies import PolicyChoice
+
+
+def annotate(
+    source: Annotated[Path, typer.Argument(help="A folder of screenshots, or a run directory (rollout, eval, run).")],
+    out: Annotated[Path, typer.Argument(help="Folder for the labels; an interrupted run there is resumed.")],
+    policy: shared.Policy,
+    label: Annotated[str, typer.Option(help="point, box, caption or judgement.")] = "point",
+    second: Annotated[str | None, typer.Option(help="A second model; its agreement is the confidence.")] = None,
+    instruction: Annotated[
+        list[str] | None, typer.Option(help="What to point at, on every picture; may be given several times.")
+    ] = None,
+    instructions: Annotated[
+        Path | None, typer.Option(help="A file: one a line, or JSON lines with image and instruction.")
+    ] = None,
+    generate: Annotated[
+        int, typer.Option(min=0, help="So many instructions a picture, by the model, where none are given.")
+    ] = 0,
+    samples: Annotated[int, typer.Option(min=1, help="Answers of each model; several give a confidence.")] = 5,
+    radius: Annotated[float, typer.Option(min=0, help="Clicks so near agree, CSS pixels.")] = 14.0,
+    overlap: Annotated[float, typer.Option(min=0, max=1, help="Boxes that overlap so much (IoU) agree.")] = 0.5,
+    parallel: Annotated[int, typer.Option(min=1, help="Questions at a time.")] = 8,
+    review: Annotated[int, typer.Option(min=0, help="Labels on the review page; 0 for no page.")] = 300,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be asked, and ask nothing.")] = False,
+    model: shared.Model = None,
+    dialect: shared.Dialect = None,
+    frame: shared.Frame = None,
+    temperature: Annotated[float, typer.Option(min=0.0, help="Of several answers.", rich_help_panel="Policy")] = 0.7,
+    max_tokens: shared.MaxTokens = 256,
+    seed: Annotated[int, typer.Option(help="Of the sampling.", rich_help_panel="Policy")] = 0,
+    constrained: shared.Constrained = True,
+    thinking: shared.Thinking = False,
+    device: shared.Device = None,
+) -> None:
+    """Let a model label screenshots or recorded episodes.
+
+    Each question is asked several times; the share of answers that agree is the label's confidence. With --second the
+    confidence is how far another model agrees. Labels are Parquet (OUT/labels/*.parquet), and OUT/review.html shows
+    them, the least certain first, to accept or reject. Stop it at any time: the same command goes on.
+
+    Where to click, for your own instructions:
+
+      holotron data annotate shots labels --policy holotron-mini --instruction "Click the search button."
+
+    Instructions thought up by the model, checked by a second one behind a server:
+
+      holotron data annotate shots labels --policy http://localhost:8000/v1 --generate 5 --second holotron-mini
+
+    Captions for every step, and a judgement for every episode, of a recorded run:
+
+      holotron data annotate runs/eval captions --policy http://localhost:8000/v1 --label caption
+
+      holotron data annotate runs/eval verdicts --policy http://localhost:8000/v1 --label judgement
+    """
+    from holotron.data.annotate.agreement import Rule
+    from holotron.data.annotate.annotator import Settings
+    from holotron.data.annotate.items import Wishes, check_kind, read_wishes
+    from holotron.errors import ConfigError
+
+    kind = check_kind(label)
+    wishes = read_wishes(instructions) if instructions is not None else Wishes()
+    wishes = Wishes((*(instruction or ()), *wishes.everywhere), wishes.by_image)
+    settings = Settings(samples, temperature, seed, generate, Rule(radius, overlap), parallel)
+    if not source.exists():
+        raise ConfigError(f"{source} does not exist")
+    choices = [
+        shared.choice(spec, name, dialect, frame, None, temperature, max_tokens, None, constrained, thinking, device)
+        for spec, name in ((policy, model), (second, None))
+        if spec is not None
+    ]
+    if dry_run:
+        _tell(source, out, kind, settings, wishes, choices)
+        return
+    asyncio.run(_annotate(source, out, kind, settings, wishes, choices))
+    if review:
+        from holotron.data.annotate.review import write_review
+
+        path, shown = write_review(out, count=review)
+        print(f"look at {path}: {shown} labels, the least certain first")
+
+
+def _tell(
+    source: Path, out: Path, kind: Kind, settings: Settings, wishes: Wishes, choices: Sequence[PolicyChoice]
+) -> None:
+    from holotron.data.annotate.annotator import count_items
+
+    items, pictures = count_items(source, kind, wishes, settings)
+    more = (
+        f" (at most: {settings.generate} generated instructions a picture)" if settings.generate and not wishes else ""
+    )
+    print(f"{source}: {pictures} pictures, {items} {kind} labels{more}")
+    print(f"asked of {' and '.join(choice.spec for choice in choices)}, {settings.samples} answers each")
+    print(f"{items * settings.samples * len(choices)} answers in all; labels would go to {out}")
+
+
+async def _annotate(
+    source: Path, out: Path, kind: Kind, settings: Settings, wishes: Wishes, choices: Sequence[PolicyChoice]
+) -> None:
+    from holotron.agent.policies.base import Policy
+    from holotron.data.annotate.annotator import annotate as work
+    from holotron.data.annotate.annotator import count_items
+    from holotron.errors import ConfigError
+    from holotron.evals.policies import make_policy
+
+    items, _ = count_items(source, kind, wishes, settings)
+    policies: list[Policy] = []
+    try:
+        for choice in choices:
+            policies.append(await make_policy(choice, ("click", "answer")))
+            if not hasattr(policies[-1], "sample"):
+                raise ConfigError(
+                    f"{choice.spec!r} is no model; give a folder, a preset, a hub id or a server's address"
+                )
+        with _progress(items) as show:
+            report = await work(source, kind, policies, out, settings, wishes, show)  # type: ignore[arg-type]
+    finally:
+        for policy in policies:
+            await policy.close()
+    for name, why in report.broken.items():
+        print(f"skipped {name}: {why}")
+    rate = f", {report.labels_per_second:.2f} labels/s" if report.labelled else ""
+    print(f"{out}: {report.kept + report.labelled} labels, {report.labelled} of them new{rate}")
+    if report.unreadable:
+        print(f"{report.unreadable} have no answer that could be read; their remark says why")
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[Report], None]]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]:.2f} labels/s"), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("", total=total, rate=0.0)
+        yield lambda report: bar.update(task, completed=report.kept + report.labelled, rate=report.labels_per_second)
