@@ -79,7 +79,8 @@ class _Writer:
         self._sizes: list[tuple[int, int]] = []  # height, width of every frame
         self._frames: dict[int | str, int] = {}
         self._squares: dict[bytes, int] = {}  # by digest
-        self._before = np.empty(0, np.uint32)
+        self._before = np.empty(0, np.uint32)  # of the last frame
+        self._squares_before = np.empty((0, 0), np.uint8)
         self._steps = 0
         self._streams = {name: (lzma.LZMACompressor(filters=_FILTERS), io.BytesIO()) for name in ("frames", "squares")}
 
@@ -123,9 +124,12 @@ class _Writer:
 
     def _add_frame(self, pixels: np.ndarray) -> int:
         squares = _cut(pixels)
-        numbers = np.empty(len(squares), np.uint32)
+        same = bool(self._sizes) and self._sizes[-1] == pixels.shape[:2]
+        numbers = self._before.copy() if same else np.empty(len(squares), np.uint32)
+        changed = np.flatnonzero((squares != self._squares_before).any(1)) if same else range(len(squares))
         fresh: list[bytes] = []
-        for place, square in enumerate(squares):
+        for place in changed:
+            square = squares[place]
             key = blake2b(square, digest_size=16).digest()
             number = self._squares.get(key)
             if number is None:
@@ -133,9 +137,8 @@ class _Writer:
                 fresh.append(square.tobytes())
             numbers[place] = number
         self._write("squares", b"".join(fresh))
-        same = bool(self._sizes) and self._sizes[-1] == pixels.shape[:2]
         self._write("frames", (numbers - self._before if same else numbers).tobytes())  # wraps around, and back
-        self._before = numbers
+        self._before, self._squares_before = numbers, squares
         self._sizes.append((pixels.shape[0], pixels.shape[1]))
         return len(self._sizes) - 1
 

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from holotron.kernels.layout import Layout
+from holotron.kernels.layout import Layout, upload
 from holotron.kernels.linear.reference import FP8, FP8_MAX
 
 
@@ -73,8 +73,8 @@ def _buckets(lengths: tuple[int, ...], device: torch.device) -> list[_Bucket]:
         mine = np.flatnonzero(level_S == level)
         own, longest = length_S[mine], int(length_S[mine].max())
         within = np.arange(own.sum()) - np.repeat(np.cumsum(own) - own, own)
-        tokens = torch.from_numpy(within + np.repeat(start_S[mine], own)).to(device)
-        place = torch.from_numpy(within + np.repeat(np.arange(len(mine)) * longest, own)).to(device)
+        where = within + np.repeat(start_S[mine], own)
+        tokens, place = upload([where, within + np.repeat(np.arange(len(mine)) * longest, own)], device)
         buckets.append(_Bucket(None if len(mine) == len(lengths) else tokens, place, len(mine), longest))
     return buckets
 

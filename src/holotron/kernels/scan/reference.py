@@ -12,11 +12,15 @@ P head dim, N state size. Heads of a group are neighbours and share B and C.
 
 from __future__ import annotations
 
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from holotron.kernels.layout import Chunks, Layout
+from holotron.kernels.layout import Chunks, Layout, upload
 from holotron.kernels.scan import replay
 from holotron.kernels.scan.replay import Ring
 
@@ -132,7 +136,7 @@ def _chunked(
     added = (inputs * to_end[..., None]).mT.flatten(2, 3) @ B  # c G hP N
     added = added.reshape(-1, heads, head_dim, n)
     if state_RHPN is None:
-        before, final = _states_before(added, log_decay[..., -1], cuts, layout.chunks_per_sequence(cuts.size)), None
+        before, final = _states_before(added, log_decay[..., -1], layout.lengths, cuts.size), None
     else:
         before, final = _pass_states(added, log_decay[..., -1], state_RHPN[layout.rows_S].to(dtype), cuts)
 
@@ -149,17 +153,55 @@ def _chunked(
     return torch.addcmul(y, x_THP.to(dtype), D_H[:, None]).to(x_THP.dtype)
 
 
-def _states_before(added_cHPN: Tensor, log_decay_cH: Tensor, cuts: Chunks, longest: int) -> Tensor:
-    """The state before every chunk when all sequences start empty, as in training: each sequence by itself, in a table
-    of sequences x `longest` chunks. The work grows with the number of sequences, not with its square."""
+class _Bucket(NamedTuple):
+    """Sequences that are cut into similar numbers of chunks: each into at most twice as many as another."""
+
+    chunks_b: Tensor | None  # their chunks in the batch; None: all of them, in order
+    place_b: Tensor  # where those sit in a table of `count` sequences x `longest` chunks
+    count: int
+    longest: int
+
+
+@lru_cache(maxsize=4)  # the layers of one forward pass share it
+def _buckets(lengths: tuple[int, ...], size: int, device: torch.device) -> list[_Bucket]:
+    chunks_S = -(-np.asarray(lengths) // size)
+    first_S = np.cumsum(chunks_S) - chunks_S
+    level_S = np.floor(np.log2(chunks_S.max() / chunks_S)).astype(np.int64)
+    buckets = []
+    for level in np.unique(level_S):
+        mine = np.flatnonzero(level_S == level)
+        own, longest = chunks_S[mine], int(chunks_S[mine].max())
+        within = np.arange(own.sum()) - np.repeat(np.cumsum(own) - own, own)
+        where = within + np.repeat(first_S[mine], own)
+        chunks, place = upload([where, within + np.repeat(np.arange(len(mine)) * longest, own)], device)
+        buckets.append(_Bucket(None if len(mine) == len(lengths) else chunks, place, len(mine), longest))
+    return buckets
+
+
+def _states_before(added_cHPN: Tensor, log_decay_cH: Tensor, lengths: tuple[int, ...], size: int) -> Tensor:
+    """The state before every chunk when all sequences start empty, as in training: each sequence by itself, in tables
+    of sequences x chunks. The work grows with the number of sequences, not with its square."""
+    before = None
+    for bucket in _buckets(lengths, size, added_cHPN.device):
+        if bucket.chunks_b is None:
+            return _states_in_table(added_cHPN, log_decay_cH, bucket)
+        if before is None:
+            before = torch.zeros_like(added_cHPN)
+        if bucket.longest > 1:
+            mine = (t.index_select(0, bucket.chunks_b) for t in (added_cHPN, log_decay_cH))
+            before = before.index_copy(0, bucket.chunks_b, _states_in_table(*mine, bucket))
+    assert before is not None
+    return before
+
+
+def _states_in_table(added_cHPN: Tensor, log_decay_cH: Tensor, bucket: _Bucket) -> Tensor:
+    longest = bucket.longest
     if longest == 1:
         return torch.zeros_like(added_cHPN)
-    sequences, heads = len(cuts.first_S), log_decay_cH.shape[1]
-    order = torch.arange(cuts.count, device=added_cHPN.device)
-    place_c = cuts.sequence_c * longest + order - cuts.first_S[cuts.sequence_c]
 
     def table(t: Tensor) -> Tensor:
-        return t.new_zeros(sequences * longest, *t.shape[1:]).index_copy(0, place_c, t).unflatten(0, (-1, longest))
+        room = t.new_zeros(bucket.count * longest, *t.shape[1:])
+        return room.index_copy(0, bucket.place_b, t).unflatten(0, (-1, longest))
 
     own = table(log_decay_cH).transpose(1, 2)  # S H k
     upto = torch.cumsum(own, -1)
@@ -167,8 +209,8 @@ def _states_before(added_cHPN: Tensor, log_decay_cH: Tensor, cuts: Chunks, longe
     earlier = torch.ones(longest, longest, dtype=torch.bool, device=gap.device).tril_(-1)
     weight = gap.masked_fill(~earlier, -torch.inf).exp()
     states = weight @ table(added_cHPN.flatten(2)).transpose(1, 2)  # S H k PN
-    states = states.transpose(1, 2).reshape(sequences * longest, heads, -1)
-    return states.index_select(0, place_c).unflatten(2, added_cHPN.shape[2:])
+    states = states.transpose(1, 2).reshape(bucket.count * longest, log_decay_cH.shape[1], -1)
+    return states.index_select(0, bucket.place_b).unflatten(2, added_cHPN.shape[2:])
 
 
 def _pass_states(added_cHPN: Tensor, log_decay_cH: Tensor, initial_SHPN: Tensor, cuts: Chunks) -> tuple[Tensor, Tensor]:
