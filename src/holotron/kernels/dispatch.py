@@ -1,4 +1,4 @@
-"""Which implementation runs: Triton for inference on a GPU, the torch reference everywhere else.
+"""Which implementation runs: Triton for inference on a GPU, torch arranged for caches on a CPU, else the reference.
 
 `HOLOTRON_KERNELS=reference` forces the references (to compare, or to get going on a GPU that Triton does not know).
 Under autograd the references run too: they are differentiable as they stand.
@@ -27,6 +27,16 @@ def _triton_wanted() -> bool:
 def use_triton(*tensors: Tensor) -> bool:
     first = tensors[0]
     if not first.is_cuda or not _triton_wanted() or first.dtype == torch.float64:
+        return False
+    return not (torch.is_grad_enabled() and any(t.requires_grad for t in tensors))
+
+
+def use_cpu(*tensors: Tensor) -> bool:
+    """Whether to run what is arranged for a CPU's caches, exact as the reference but not differentiable."""
+    first = tensors[0]
+    if first.device.type != "cpu" or any(t.dtype != first.dtype for t in tensors):
+        return False
+    if first.dtype not in (torch.float32, torch.float64) or os.environ.get("HOLOTRON_KERNELS", "") == "reference":
         return False
     return not (torch.is_grad_enabled() and any(t.requires_grad for t in tensors))
 

@@ -139,7 +139,8 @@ def tiny_transformer() -> ModelConfig:
 
 
 def small_30m() -> ModelConfig:
-    """About 30M parameters in the proportions of the 12B (same 62-layer pattern, everything a twentieth as wide)."""
+    """About 30M parameters in the proportions of the 12B: its 62-layer pattern, hidden size, inner width and MLP a
+    twentieth as wide, 16 heads to a group and 128 state entries as there."""
     return ModelConfig(
         name="small-30m",
         family="nemotron_h",
@@ -147,7 +148,7 @@ def small_30m() -> ModelConfig:
             vocab=8192,
             hidden=256,
             pattern=PATTERN_12B,
-            mamba=MambaConfig(heads=16, head_dim=32, state=64, groups=2),
+            mamba=MambaConfig(heads=32, head_dim=16, state=128, groups=2, chunk=32),
             attention=AttentionConfig(heads=5, kv_heads=1, head_dim=52),
             mlp=MLPConfig(1024),
         ),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from holotron.kernels.dispatch import use_triton
+from holotron.kernels.dispatch import use_cpu, use_triton
 from holotron.kernels.linear.reference import Quantized
-from holotron.kernels.norm import reference
+from holotron.kernels.norm import cpu, reference
 
 __all__ = ["add_rms_norm", "gated_rms_norm", "rms_norm"]
 
@@ -17,7 +17,7 @@ def rms_norm(x: Tensor, weight_D: Tensor, eps: float) -> Tensor:
         from holotron.kernels.norm import triton
 
         return triton.rms_norm(x, weight_D, eps)
-    return reference.rms_norm(x, weight_D, eps)
+    return (cpu if use_cpu(x, weight_D) else reference).rms_norm(x, weight_D, eps)
 
 
 def add_rms_norm(
@@ -28,6 +28,9 @@ def add_rms_norm(
         from holotron.kernels.norm import triton
 
         return triton.add_rms_norm(x_TD, residual_TD, weight_D, eps, quantized)
+    if not quantized and use_cpu(x_TD, weight_D):
+        total = x_TD if residual_TD is None else x_TD + residual_TD
+        return cpu.rms_norm(total, weight_D, eps), total
     return reference.add_rms_norm(x_TD, residual_TD, weight_D, eps, quantized)
 
 
@@ -39,4 +42,6 @@ def gated_rms_norm(
         from holotron.kernels.norm import triton
 
         return triton.gated_rms_norm(y_TD, gate_TD, weight_D, groups, eps, quantized)
+    if not quantized and use_cpu(y_TD, gate_TD, weight_D):
+        return cpu.gated_rms_norm(y_TD, gate_TD, weight_D, groups, eps)
     return reference.gated_rms_norm(y_TD, gate_TD, weight_D, groups, eps, quantized)

@@ -34,21 +34,17 @@ def state_space_scan(
     d = layout.num_decodes
     if d:
         _step(x_THP[:d], dt_TH[:d], A_H, B_TGN[:d], C_TGN[:d], state_RHPN, y_THP[:d], layout.rows[:d])
-    begin = d
-    ends = {(end.sequence, end.tokens): end.row for end in layout.snapshots}
-    for s in range(d, layout.num_sequences):
-        span = slice(begin, begin + layout.lengths[s])
-        marks = [tokens for sequence, tokens in ends if sequence == s]
-        state = state_RHPN[layout.rows[s]]
-        done = 0
-        for tokens in (*marks, layout.lengths[s]):
-            piece = slice(span.start + done, span.start + tokens)
-            if tokens > done:
-                _walk(x_THP[piece], dt_TH[piece], A_H, B_TGN[piece], C_TGN[piece], state, y_THP[piece])
-            if (s, tokens) in ends:
-                state_RHPN[ends[s, tokens]] = state
-            done = tokens
-        begin = span.stop
+    start, sequence, done = d, d, 0
+    for end in layout.ends[d:]:
+        if end.sequence != sequence:
+            start, sequence, done = start + done, end.sequence, 0
+        state = state_RHPN[layout.rows[sequence]]
+        if end.tokens > done:
+            piece = slice(start + done, start + end.tokens)
+            _walk(x_THP[piece], dt_TH[piece], A_H, B_TGN[piece], C_TGN[piece], state, y_THP[piece])
+            done = end.tokens
+        if end.row != layout.rows[sequence]:
+            state_RHPN[end.row] = state
     return y_THP
 
 
