@@ -110,7 +110,8 @@ def assert_greedy(model: Holotron, log: Log, generated: int, tolerance: float = 
     if not generated:
         return
     logits = logits_alone(model, log)[-generated - 1 : -1].clone()
-    logits[:, model.config.tokens.first_unsampled :] = -torch.inf
+    if model.config.tokens.first_unsampled is not None:
+        logits[:, model.config.tokens.first_unsampled :] = -torch.inf
     logits[:, model.config.tokens.image] = -torch.inf
     said = torch.tensor(log.ids[-generated:])
     short = logits.max(-1).values - logits.gather(-1, said[:, None])[:, 0]

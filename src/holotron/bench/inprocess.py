@@ -11,13 +11,13 @@ import torch
 
 from holotron.bench.process import DevicePeak, peak_host_bytes, seconds_alive
 from holotron.bench.report import Report, Step
-from holotron.bench.workload import Agent, Workload, system_prompt
+from holotron.bench.workload import Agent, Sent, Workload, system_prompt
 from holotron.engine.aio import AsyncSession
 from holotron.engine.api import EngineConfig, Result, SamplingParams
-from holotron.engine.engine import Engine
+from holotron.engine.engine import Engine, Part
 from holotron.engine.log import Log
 from holotron.engine.plan import Planner
-from holotron.model.loading import load_model
+from holotron.model.loading import Loaded, load_model
 from holotron.model.model import Holotron
 
 _ran_before = False
@@ -92,12 +92,18 @@ class Driver:
                     if session is not None:
                         await session.close()
                     (session,) = await root.fork()
-                await session.append(sent.tokens)
+                await session.append(*self._parts(agent, sent))
                 result = await (await session.generate(self._sampling))
             agent.replied(result.tokens)
             self._record(number, step, time.perf_counter() - started, result)
         if session is not None:
             await session.close()
+
+    def _parts(self, agent: Agent, sent: Sent) -> list[Part]:
+        """A step's tokens, or its picture and its text."""
+        if self._workload.picture is None:
+            return [sent.tokens]
+        return [agent.picture(), sent.tokens[self._workload.screenshot_tokens :]]
 
     async def _stateless(self, prompt: list[int]) -> Result:
         later = self._engine.complete_later(Log(prompt), self._sampling, [None])
@@ -126,15 +132,20 @@ def measure(
     dtype: torch.dtype | None = None,
     engine: dict[str, object] | None = None,
 ) -> Report:
-    """Load, warm up, run. The time from start to first token is told for the first run of a process alone."""
-    global _ran_before
-    fresh, _ran_before = not _ran_before, True
+    """Load, warm up, run."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()  # of an earlier run
-    model = load_model(source, device=device, dtype=dtype).model
+    return measure_loaded(load_model(source, device=device, dtype=dtype), workload, engine=engine)
+
+
+def measure_loaded(loaded: Loaded, workload: Workload, *, engine: dict[str, object] | None = None) -> Report:
+    """Warm up and run. The time from start to first token is told for the first run of a process alone."""
+    global _ran_before
+    fresh, _ran_before = not _ran_before, True
+    model, processor = loaded
     peak = DevicePeak(model.device)
-    with Engine(model, None, engine_config(model, workload, engine or {})) as running:
+    with Engine(model, processor, engine_config(model, workload, engine or {})) as running:
         driver = Driver(running, workload)
 
         async def both() -> tuple[float, float]:
@@ -143,13 +154,14 @@ def measure(
         first, seconds = asyncio.run(both())
         report = Report(
             "in process",
-            model.config.name or source,
+            model.config.name,
             workload,
             seconds,
             tuple(driver.steps),
             start_to_first_token=first if fresh else None,
             device_bytes=peak.bytes(),
             host_bytes=peak_host_bytes(),
+            engine_stats=running.stats(),
         )
         running.check_integrity()
     return report

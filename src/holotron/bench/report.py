@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from holotron.bench.workload import Workload
+from holotron.engine.api import EngineStats
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Report:
     device_bytes: int | None = None  # peak of the whole process
     host_bytes: int | None = None
     failures: int = 0
+    engine_stats: EngineStats | None = None
 
     @property
     def steps_per_second(self) -> float:
@@ -83,6 +85,7 @@ class Report:
             "start_to_first_token_seconds": self.start_to_first_token,
             "peak_device_bytes": self.device_bytes,
             "peak_host_bytes": self.host_bytes,
+            "engine": None if self.engine_stats is None else asdict(self.engine_stats),
         }
 
 

@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
+
 History = Literal["append", "window", "epoch"]
 
 
@@ -33,6 +35,7 @@ class Workload:
     window: int = 3  # screenshots kept (window), steps kept when starting over (epoch)
     epoch_steps: int = 12
     summary_tokens: int = 256  # an epoch starts with one
+    picture: tuple[int, int] | None = None  # a real screenshot of this size per step, in place of screenshot tokens
     temperature: float = 0.0
     seed: int = 0
 
@@ -94,6 +97,13 @@ class Agent:
             kept = [token for turn in self._turns(step - w.window, step) for token in turn]
             return Sent([*summary, *kept, *screenshot, *text], anew=True)
         return Sent([*screenshot, *text], anew=False)
+
+    def picture(self) -> np.ndarray:
+        """The screenshot of the last step: noise, so that no two tiles are alike and nothing is found in a cache."""
+        assert self.workload.picture is not None
+        width, height = self.workload.picture
+        draw = np.random.default_rng([self.workload.seed, self.number, len(self.steps)])
+        return draw.integers(0, 256, (height, width, 3), np.uint8)
 
     def replied(self, tokens: Sequence[int]) -> None:
         self.replies.append(list(tokens))

@@ -253,6 +253,8 @@ class EngineStats:
     computed_tokens: int = 0  # prompt tokens that went through the network
     recomputed_tokens: int = 0  # of these, seen before: rewind to no mark, compact, refresh (counted when decided)
     generated_tokens: int = 0
+    host_seconds: float = 0.0  # of the loop, doing something
+    wait_seconds: float = 0.0  # of the loop, waiting for the device to finish an iteration
     forced_tokens: int = 0  # of the generated, those a grammar left no choice about
     tiles_encoded: int = 0
     tiles_reused: int = 0

@@ -83,7 +83,9 @@ def mixed_batch(pieces: Sequence[Piece], pools: Pools) -> Batch:
     table, slot = np.empty((0, 0), np.int32), np.empty(0, np.int64)
     if pools.has_attention:
         size = pools.page_size
-        table = np.zeros((len(pieces), max(len(sequence.memory.pages) for sequence in sequences)), np.int32)
+        widest = max(len(sequence.memory.pages) for sequence in sequences)
+        # In steps of 16: kernels are compiled anew for strides that do not divide by it.
+        table = np.zeros((len(pieces), -(-widest // 16) * 16), np.int32)
         for n, sequence in enumerate(sequences):
             pages = sequence.memory.table
             table[n, : len(pages)] = pages

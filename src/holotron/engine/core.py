@@ -59,6 +59,7 @@ class Core:
         self._totals = EngineStats()
         self._speed = 0.0  # tokens per second, smoothed
         self._finished = self._tiles = 0  # so far
+        self._waited = 0.0  # seconds
         self._flight: Flight | None = None  # what the device is computing
         self._overlap = config.overlap if config.overlap is not None else model.device.type == "cuda"
         if config.weight_dtype is not None:
@@ -95,7 +96,7 @@ class Core:
             device   | network n | sample n | network n+1       | sample n+1 | ...
             host       ... launch network n+1 | read n | launch sample n+1 | plan n+2 | launch network n+2 ...
         """
-        started = time.perf_counter()
+        started, waited = time.perf_counter(), self._waited
         self._expire()
         plan = self.scheduler.plan()
         for request, error in plan.failed:
@@ -110,7 +111,10 @@ class Core:
             self._choose(self._flight)
             if not self._overlap:
                 self.land()
-        self._report(plan, time.perf_counter() - started, self._finished - finished)
+        seconds = time.perf_counter() - started
+        self._totals.wait_seconds += self._waited - waited
+        self._totals.host_seconds += seconds - (self._waited - waited)
+        self._report(plan, seconds, self._finished - finished)
         return True
 
     def land(self) -> None:
@@ -190,8 +194,10 @@ class Core:
 
     def _land(self, flight: Flight) -> None:
         """Read what was sampled, and append."""
+        started = time.perf_counter()
         try:
             sampled = flight.read()
+            self._waited += time.perf_counter() - started
         except Exception as error:
             later = self._flight.pieces if self._flight is not None else []
             self._flight = None

@@ -59,6 +59,11 @@ class Runner:
     def logits(self, hidden_SD: Tensor) -> Tensor:
         return self._model.language_model.logits(hidden_SD)
 
+    @property
+    def captured(self) -> list[int]:
+        """Batch sizes there are graphs for."""
+        return self._graphs.captured if self._graphs is not None else []
+
     def forget_graphs(self) -> None:
         """Something that captured graphs rely on has changed."""
         if self._graphs is not None:

@@ -52,8 +52,12 @@ class VisionCache:
 
     def _encode(self, tiles: list[Tile]) -> dict[bytes, Tensor]:
         model = self._model
-        pixels = torch.stack([tile.pixels for tile in tiles]).to(model.device, non_blocking=True)
-        rows = model.encode_tiles(normalise(pixels, model.config.image, model.dtype))
+        shape = (len(tiles), *tiles[0].pixels.shape)
+        # From memory that is not pinned, the copy would wait for all that the device still has to do.
+        pixels = torch.empty(shape, dtype=torch.uint8, pin_memory=model.device.type == "cuda")
+        torch.stack([tile.pixels for tile in tiles], out=pixels)
+        there = pixels.to(model.device, non_blocking=True)
+        rows = model.encode_tiles(normalise(there, model.config.image, model.dtype))
         self.encoded += len(tiles)
         fresh = {tile.key: part for tile, part in zip(tiles, rows.chunk(len(tiles)), strict=True)}
         for key, part in fresh.items():

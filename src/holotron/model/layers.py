@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from holotron.errors import ConfigError
 from holotron.kernels.attention import attend
 from holotron.kernels.conv import causal_conv
 from holotron.kernels.layout import Layout
@@ -63,6 +64,8 @@ class Projection(nn.Linear):
     def quantize(self) -> None:
         """From here on in 8 bits, for inference."""
         self._dtype, weight = self.weight.dtype, self.weight.detach()
+        if weight.is_cuda and any(size % 16 for size in weight.shape):
+            raise ConfigError(f"8-bit products need sizes that divide by 16; a projection here is {list(weight.shape)}")
         if weight.is_meta:  # only its size is asked for
             values = weight.new_empty(weight.shape, dtype=torch.float8_e4m3fn)
             scale = weight.new_empty((len(weight), 1), dtype=torch.float32)

@@ -28,8 +28,20 @@ class PatchGenerator(nn.Module):
         self.embedder = nn.Linear(3 * config.patch**2, config.hidden, bias=False)
         self.pos_embed = nn.Parameter(torch.zeros(1, config.grid**2, config.hidden))
         self.cls_token = PrefixTokens(config)
+        self._resampled: dict[tuple[int, ...], Tensor] = {}  # of the present table, for inference
 
     def positions(self, rows: int, columns: int) -> Tensor:
+        """A position for every patch. Outside of training they are resampled once, until the table changes."""
+        table = self.pos_embed
+        if torch.is_grad_enabled() or table.is_inference():
+            return self._resample(rows, columns)
+        key = (rows, columns, table._version, table.data_ptr())
+        if key not in self._resampled:
+            self._resampled = {k: v for k, v in self._resampled.items() if k[2:] == key[2:]}
+            self._resampled[key] = self._resample(rows, columns)
+        return self._resampled[key]
+
+    def _resample(self, rows: int, columns: int) -> Tensor:
         """The learned square table resampled to the longer side, then cut to rows x columns."""
         c = self.config
         table: Tensor = self.pos_embed

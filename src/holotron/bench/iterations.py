@@ -1,0 +1,145 @@
+"""Single iterations of the engine at a chosen size: so many sessions at such a context, without computing all of it.
+
+What sessions remember is made up (random keys, values and states): how long an iteration takes does not depend on it,
+and computing 100 contexts of 16,384 tokens takes a minute.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from holotron.bench.inprocess import vocabulary
+from holotron.engine.api import EngineConfig, SamplingParams
+from holotron.engine.core import Core
+from holotron.engine.log import Log
+from holotron.engine.plan import Planner
+from holotron.engine.sequence import Request
+from holotron.engine.text import TextStream
+from holotron.errors import HolotronError
+from holotron.model.model import Holotron
+
+WARM = 12  # iterations before the clock starts: kernels are compiled, graphs captured
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Seconds are those between the ends of iterations, so host and device are both in them."""
+
+    sessions: int
+    context: int
+    iterations: int
+    seconds: float
+    host_seconds: float  # of these, what the host was busy for
+    prompt_tokens: int
+    generated_tokens: int
+    kernels: list[tuple[str, float]]  # device milliseconds per iteration, the longest first
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "sessions": self.sessions,
+            "context": self.context,
+            "iteration_ms": 1e3 * self.seconds / self.iterations,
+            "host_ms": 1e3 * self.host_seconds / self.iterations,
+            "generated_tokens_per_second": self.generated_tokens / self.seconds,
+            "prompt_tokens_per_second": self.prompt_tokens / self.seconds,
+            "kernels_ms": self.kernels,
+        }
+
+
+def decode(model: Holotron, sessions: int, context: int, tokens: int, options: dict[str, Any], profile: bool) -> Timed:
+    """All sessions generate at once."""
+    stage = _Stage(model, sessions, context, context + tokens + 80, options)
+    for n in range(sessions):
+        stage.ask(n, tokens + WARM + 8)
+    return stage.time(tokens, profile)
+
+
+def mixed(
+    model: Holotron, sessions: int, context: int, prompt: int, iterations: int, options: dict[str, Any], profile: bool
+) -> Timed:
+    """Half of the sessions generate while the others read prompts of this length, so many tokens per iteration."""
+    stage = _Stage(model, sessions, context, context + prompt + 200, options)
+    for n in range(sessions // 2, sessions):
+        stage.core.sessions.append(stage.sequences[n], stage.words(prompt))
+    for n in range(sessions):
+        stage.ask(n, iterations + WARM + 8)
+    return stage.time(iterations, profile)
+
+
+class _Stage:
+    def __init__(self, model: Holotron, sessions: int, context: int, room: int, options: dict[str, Any]) -> None:
+        base = EngineConfig(**{"token_budget": 2048, "host_bytes": 0, "prefix_cache_bytes": 0, **options})
+        config = replace(Planner(model.config, model.dtype, base).sized(sessions, room), max_waiting=4096)
+        self.context = context
+        self._words = vocabulary(model)
+        self._draw = random.Random(0)
+        self.core = Core(model, config)
+        _scribble(self.core)
+        self.sequences = [self._session(f"{n}") for n in range(sessions)]
+
+    def words(self, count: int) -> Log:
+        return Log(self._draw.choices(self._words, k=count))
+
+    def _session(self, name: str) -> Any:
+        sequence = self.core.sessions.open(name)
+        self.core.sessions.append(sequence, self.words(self.context))
+        memory = sequence.memory
+        memory.pin()
+        memory.grow(self.context - 1)
+        memory.wrote(self.context - 1, 0)
+        memory.unpin()
+        return sequence
+
+    def ask(self, n: int, tokens: int) -> None:
+        params = SamplingParams(max_tokens=tokens, temperature=0, ignore_eos=True)
+        self.core.submit(Request(self.sequences[n], params, seed=n, text=TextStream(None)))
+
+    def time(self, iterations: int, profile: bool) -> Timed:
+        core = self.core
+        for _ in range(WARM):
+            core.step()
+        before, computed = core.stats(), sum(s.memory.length for s in self.sequences)
+        started = time.perf_counter()
+        for _ in range(iterations):
+            core.step()
+        seconds = time.perf_counter() - started
+        after = core.stats()
+        generated = after.generated_tokens - before.generated_tokens
+        prompt = sum(s.memory.length for s in self.sequences) - computed - generated
+        host = after.host_seconds - before.host_seconds
+        kernels = _kernels(core.step, 3) if profile else []
+        core.abort(HolotronError("measured"))
+        return Timed(len(self.sequences), self.context, iterations, seconds, host, prompt, generated, kernels)
+
+
+@torch.inference_mode()
+def _scribble(core: Core) -> None:
+    """Random contents for all states and pages, a piece at a time."""
+    cache = core.pools.cache
+    for tensor in (cache.ssm_RLHPN, cache.conv_RLKC, cache.kv_ZL2zkD):
+        if not tensor.numel():
+            continue
+        some = torch.randn(tensor[:1].shape, device=tensor.device).mul_(0.5).to(tensor.dtype)
+        for part in tensor.split(64):
+            part.copy_(some.expand_as(part))
+
+
+def _kernels(step: Callable[[], object], count: int) -> list[tuple[str, float]]:
+    """Device time of each kernel per iteration, by torch's profiler."""
+    if not torch.cuda.is_available():
+        return []
+    from torch.profiler import ProfilerActivity, profile
+
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CUDA]) as recorded:
+        for _ in range(count):
+            step()
+        torch.cuda.synchronize()
+    rows = [(event.key[:80], event.device_time_total / 1e3 / count) for event in recorded.key_averages()]
+    return sorted(rows, key=lambda row: -row[1])[:30]
