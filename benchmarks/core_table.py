@@ -25,6 +25,7 @@ from typing import Any
 import torch
 
 from holotron.bench import agreement, inprocess, iterations, tiles
+from holotron.bench.command import engine_settings
 from holotron.bench.workload import Workload
 from holotron.model.loading import Loaded, load_model
 
@@ -52,7 +53,7 @@ def agent(**options: Any) -> Callable[[Loaded, argparse.Namespace], dict[str, An
         if args.model == "tiny":  # to see that it runs
             known.pop("picture", None)
             workload = Workload(args.sessions, args.steps, 32, 64, 8, 8, **known)
-        engine = {"token_budget": args.token_budget, **options.get("engine", {})}
+        engine = {"token_budget": args.token_budget, **options.get("engine", {}), **engine_settings(args.engine)}
         return inprocess.measure_loaded(loaded, workload, engine=engine).as_dict()
 
     return run
@@ -60,8 +61,10 @@ def agent(**options: Any) -> Callable[[Loaded, argparse.Namespace], dict[str, An
 
 def decode(**engine: Any) -> Callable[[Loaded, argparse.Namespace], dict[str, Any]]:
     def run(loaded: Loaded, args: argparse.Namespace) -> dict[str, Any]:
-        timed = iterations.decode(loaded.model, args.sessions, args.context, args.tokens, engine, args.profile)
-        return timed.as_dict()
+        options = {**engine, **engine_settings(args.engine)}
+        return iterations.decode(
+            loaded.model, args.sessions, args.context, args.tokens, options, args.profile
+        ).as_dict()
 
     return run
 
@@ -69,7 +72,7 @@ def decode(**engine: Any) -> Callable[[Loaded, argparse.Namespace], dict[str, An
 def mixed(**engine: Any) -> Callable[[Loaded, argparse.Namespace], dict[str, Any]]:
     def run(loaded: Loaded, args: argparse.Namespace) -> dict[str, Any]:
         prompt = 2400 if args.context > 2400 else args.context
-        options = {"token_budget": args.token_budget, **engine}
+        options = {"token_budget": args.token_budget, **engine, **engine_settings(args.engine)}
         return iterations.mixed(
             loaded.model, args.sessions, args.context // 2, prompt, 16, options, args.profile
         ).as_dict()
@@ -130,6 +133,7 @@ def main() -> None:
     parser.add_argument("--context", type=int, default=16_384, help="of decode rows (%(default)s)")
     parser.add_argument("--tokens", type=int, default=64, help="decoded per session (%(default)s)")
     parser.add_argument("--token-budget", type=int, default=2048)
+    parser.add_argument("--engine", action="append", default=[], metavar="KEY=VALUE", help="for all rows")
     parser.add_argument("--profile", action="store_true", help="list the kernels of decode and mixed iterations")
     args = parser.parse_args()
     names = args.rows.split(",")

@@ -13,6 +13,7 @@ quarter of the cost.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import io
 from dataclasses import dataclass
@@ -129,9 +130,15 @@ def _resize(pixels_1chw: Tensor, height: int, width: int) -> Tensor:
 
 def normalise(tiles: Tensor, config: ImageConfig, dtype: torch.dtype = torch.float32) -> Tensor:
     """uint8 tiles to what the tower reads: (pixel / 255 - mean) / std, in fp32, on the tiles' own device."""
-    mean = torch.tensor(config.mean, device=tiles.device)[:, None, None]
-    std = torch.tensor(config.std, device=tiles.device)[:, None, None]
+    mean, std = _channels(config.mean, tiles.device), _channels(config.std, tiles.device)
     return ((tiles.float() / 255 - mean) / std).to(dtype)
+
+
+@functools.lru_cache(maxsize=16)
+def _channels(values: tuple[float, ...], device: torch.device) -> Tensor:
+    """One number per colour. Made once: a copy to a GPU would wait for all that it still has to do."""
+    with torch.inference_mode(False):
+        return torch.tensor(values, device=device)[:, None, None]
 
 
 def tile_keys(tiles: Tensor) -> list[bytes]:
