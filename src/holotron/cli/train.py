@@ -42,3 +42,53 @@ def sft(
 
     with ranks(device) as where:
         Trainer(wanted, out or Path("runs") / wanted.name, where).run()
+
+
+@app.command()
+def rl(
+    recipe: Annotated[Path, typer.Argument(help="A TOML recipe, such as recipes/holotron-mini/4-rl.toml.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(help="Changes to it: tasks.names=click-link rollouts.sessions=8")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run. Run again, it resumes.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="Stop after this long.")] = None,
+    device: Annotated[str | None, typer.Option(help="cuda or cpu; by default the GPU if there is one.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the complete recipe and its tasks, and stop.")
+    ] = False,
+) -> None:
+    """Reinforcement learning on live rollouts: the policy plays, and learns from what succeeds.
+
+    The engine plays groups of episodes of the same task and seed, all the time. The trainer takes finished groups,
+    compares the episodes of each with their mean, makes one update, and hands the engine the new weights while it runs.
+    Neither waits for the other.
+
+    [bold]What to look at.[/bold] [cyan]success[/cyan] and [cyan]estimate[/cyan] should rise; [cyan]entropy[/cyan]
+    should fall slowly (a collapse means too high a rate); [cyan]age[/cyan] says how many updates behind the episodes
+    were; [cyan]engine/trainer[/cyan] must stay near 1.000: it is the mean factor between the probabilities that engine
+    and trainer give the same token under the same weights. [cyan]solved[/cyan] and [cyan]failed[/cyan] groups teach
+    nothing; if nearly all are one or the other, choose other tasks.
+
+    [bold]What it leaves.[/bold] OUT/model (a checkpoint to serve), OUT/curve.png, OUT/metrics.jsonl, OUT/tensorboard,
+    OUT/checkpoints (kill it whenever you like; the same command resumes).
+
+    [bold]To begin.[/bold] holotron train rl recipes/holotron-mini/4-rl.toml --minutes 10
+    """
+    from holotron.training.recipe import read_recipe
+    from holotron.training.rl.recipe import RlRecipe
+
+    changes = list(overrides or [])
+    if minutes is not None:
+        changes.append(f"schedule.minutes={minutes}")
+    wanted = read_recipe(recipe, changes, RlRecipe)
+    if dry_run:
+        from holotron.training.rl.player import open_suite
+
+        print(wanted.model_dump_json(indent=2))
+        names = sorted({task.name for task in open_suite(wanted.tasks).tasks})
+        print(f"{len(names)} tasks: {' '.join(names)}")
+        return
+
+    from holotron.training.rl.trainer import RlTrainer
+
+    RlTrainer(wanted, out or Path("runs") / wanted.name, device).run()

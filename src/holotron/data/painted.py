@@ -4,7 +4,7 @@
     environment = await pool.acquire()
     observation = await environment.reset(Task("painted", "boxes-3", seed=7))     # "Click the red box."
 
-Tasks, by name (N from 2 to 8):
+Tasks, by name (N from 1 to 8):
 
     boxes-N       N boxes of different colours at random places; click the named one
     order-N       the same, but all are to be clicked, in the order the goal says; a box that was clicked is gone
@@ -36,12 +36,12 @@ from holotron.errors import ConfigError
 from holotron.types import Action, Click, Observation, StepResult, Task
 
 SUITE = "painted"
-NAMES = ("boxes-2", "boxes-3", "boxes-4", "boxes-6", "order-2", "order-3", "page")
+NAMES = ("boxes-1", "boxes-2", "boxes-3", "boxes-4", "boxes-6", "order-2", "order-3", "page")
 COLOURS: dict[str, RGB] = {
     "red": (215, 38, 38), "green": (40, 165, 60), "blue": (45, 85, 220), "yellow": (235, 205, 40),
     "purple": (140, 60, 190), "orange": (240, 140, 30), "black": (20, 20, 20), "cyan": (40, 200, 220),
 }  # fmt: skip
-_NAME = re.compile(r"(boxes|order)-([2-8])")
+_NAME = re.compile(r"(boxes|order)-([1-8])")
 _PAGE_SEED = 50_000_000  # of painted pages, apart from those of training recipes
 
 
@@ -126,15 +126,13 @@ class PaintedPool:
 
 def check_name(name: str) -> None:
     if name != "page" and not _NAME.fullmatch(name):
-        raise ConfigError(
-            f"there is no painted task {name!r}; there are boxes-2 to boxes-8, order-2 to order-8 and page"
-        )
+        raise ConfigError(f"there is no painted task {name!r}; there are boxes-1 .. boxes-8, order-1 .. order-8, page")
 
 
 def _make_boxes(kind: str, count: int, rng: random.Random, size: Size) -> _Screen:
     """Boxes in cells of a grid, so that they never touch."""
     columns = 2 if count <= 4 else 3
-    rows = -(-count // columns)
+    rows = max(2, -(-count // columns))
     width, height = size.width / columns, size.height / rows
     cells = rng.sample([(column, row) for row in range(rows) for column in range(columns)], count)
     boxes = []

@@ -14,6 +14,7 @@ import json
 import shutil
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -35,6 +36,7 @@ class Progress:
     pictures: int = 0  # tiles encoded
     samples: int = 0
     positions: list[int] = field(default_factory=lambda: [0])  # of each rank's data
+    more: dict[str, Any] = field(default_factory=dict)  # what else a kind of training has to remember, as JSON
 
 
 class Checkpoints:

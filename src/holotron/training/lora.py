@@ -7,6 +7,8 @@ weights, after which the model is an ordinary checkpoint again.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -74,3 +76,18 @@ def save_adapter(state: dict[str, Tensor], config: Any, folder: Path, base_model
     save_file(tensors, folder / "adapter_model.safetensors", metadata={"format": "pt"})
     config.base_model_name_or_path = base_model
     config.save_pretrained(str(folder))
+
+
+@contextmanager
+def without(learner: Learner) -> Iterator[None]:
+    """Inside, the model computes as if it had no adapters."""
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    layers = [module for module in learner.model.modules() if isinstance(module, BaseTunerLayer)]
+    for layer in layers:
+        layer.enable_adapters(False)
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.enable_adapters(True)

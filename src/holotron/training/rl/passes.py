@@ -1,0 +1,73 @@
+"""Groups to forward passes: sequences packed without padding, and beside every learnt token what the loss needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from holotron.errors import InputError
+from holotron.model.config import ModelConfig
+from holotron.training.batches import Batch, pack
+from holotron.training.rl.groups import Group
+from holotron.training.rl.record import Play, Rollout
+from holotron.training.samples import TokenSequence
+
+Weighted = tuple[Rollout, Play, float]  # a sequence, its episode, its advantage
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One forward pass. Legend: l learnt tokens."""
+
+    batch: Batch
+    advantages_l: Tensor
+    logprobs_l: Tensor  # the engine's
+    versions_l: Tensor
+
+
+def split(groups: Sequence[Group], budget: int) -> list[list[Weighted]]:
+    """Sequences into as few passes as a greedy hand manages, the longest first; each pass holds at most `budget`
+    tokens."""
+    passes: list[tuple[int, list[Weighted]]] = []
+    sequences = [item for group in groups for item in group.plays()]
+    for item in sorted(sequences, key=lambda item: -len(item[1])):
+        size = len(item[1])
+        if size > budget:
+            raise InputError(
+                f"an episode has {size:,} tokens and update.tokens is {budget:,}; raise it, or lower tasks.steps"
+            )
+        for n, (used, mine) in enumerate(passes):
+            if used + size <= budget:
+                passes[n] = (used + size, [*mine, item])
+                break
+        else:
+            passes.append((size, [item]))
+    return [mine for _, mine in passes]
+
+
+def make_pass(items: Sequence[Weighted], config: ModelConfig, device: torch.device) -> Pass:
+    """Tiles that several sequences look at are encoded once."""
+    tiles: dict[bytes, Tensor] = {}
+    for rollout, play, _ in items:
+        tiles |= {key: rollout.tiles[key] for key in play.tiles}
+    place = {key: n for n, key in enumerate(tiles)}
+    sequences = [
+        TokenSequence(play.ids_T, play.learn_T, tuple(place[key] for key in play.tiles)) for _, play, _ in items
+    ]
+    size = config.image.tile_size
+    pixels = torch.stack(list(tiles.values())) if tiles else torch.empty((0, 3, size, size), dtype=torch.uint8)
+    batch = pack([pixels.to(device)], [sequences], [None], image_token=config.tokens.image, device=device)
+
+    def spread(parts: list[np.ndarray]) -> Tensor:
+        return torch.from_numpy(np.concatenate(parts)).to(device)
+
+    return Pass(
+        batch,
+        spread([np.full(len(play.logprobs_l), advantage, np.float32) for _, play, advantage in items]),
+        spread([play.logprobs_l for _, play, _ in items]),
+        spread([play.versions_l.astype(np.int64) for _, play, _ in items]),
+    )

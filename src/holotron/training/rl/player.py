@@ -1,0 +1,124 @@
+"""Who plays what: the suite's environments and limits, and the engine as a policy for members of groups and for
+evaluation. The only part of a rollout that knows both."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from holotron.agent.loop import Limits
+from holotron.agent.policies.base import Policy
+from holotron.agent.policies.engine import EnginePolicy
+from holotron.agent.profiles import Profile, profile_for
+from holotron.engine.api import SamplingParams
+from holotron.engine.engine import Engine
+from holotron.envs.base import EnvironmentPool
+from holotron.model.loading import resolve
+from holotron.rollouts.suites import Suite, find_suite
+from holotron.training.rl.policy import RolloutPolicy, Trunk
+from holotron.training.rl.recipe import AgentPart, RlRecipe, TaskPart
+from holotron.training.rl.record import Play, Rollout, play_of
+from holotron.types import Outcome, Task, Trajectory
+
+
+def open_suite(part: TaskPart, names: str | tuple[str, ...] | None = None, seeds: str = "0:1") -> Suite:
+    """The suite a recipe names. One seed of each task is enough: seeds are drawn as groups are."""
+    wanted = part.names if names is None else names
+    joined = wanted if isinstance(wanted, str) else ",".join(wanted)
+    options: dict[str, Any] = {}
+    if part.suite == "miniwob":
+        options = {
+            "scale": part.scale,
+            "crop_instruction": part.crop_instruction,
+            "image_format": part.image_format,
+        }
+    elif part.suite == "painted":
+        options = {"size": part.size}
+    return find_suite(part.suite, joined, seeds, **options).limited(part.steps, part.seconds)
+
+
+def profile_of(source: str, wishes: AgentPart) -> Profile:
+    """What a checkpoint speaks, with the recipe's wishes on top."""
+    found = resolve(source)
+    known = profile_for(source, found if isinstance(found, Path) else None)
+    return known.with_wishes(dialect=wishes.dialect, frame=wishes.frame, history=wishes.history)
+
+
+class Player:
+    def __init__(self, recipe: RlRecipe, engine: Engine, suite: Suite, *, first_version: int = 0) -> None:
+        """`first_version`: the number of updates behind the weights that the engine calls version 0."""
+        self._recipe = recipe
+        self._engine = engine
+        self._suite = suite
+        self._first_version = first_version
+        self._tasks = {task.name: task for task in suite.tasks}
+        agent = recipe.agent
+        self._profile = profile_of(recipe.model.source, agent)
+        self._options: dict[str, Any] = {
+            "name": recipe.name,
+            "constrained": agent.constrained,
+            "thinking": agent.thinking,
+        }
+        self._sampling = SamplingParams(
+            max_tokens=agent.max_tokens, temperature=agent.temperature, top_p=agent.top_p, seed=0
+        )
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._tasks)
+
+    @property
+    def limits(self) -> Limits:
+        return self._suite.limits
+
+    def open_pool(self, sessions: int) -> EnvironmentPool[Any]:
+        return self._suite.open(sessions)
+
+    def task(self, name: str, seed: int) -> Task:
+        return replace(self._tasks[name], seed=seed)
+
+    def trunk(self) -> Trunk:
+        return Trunk(self._engine)
+
+    def member(self, trunk: Trunk, group: int, member: int) -> RolloutPolicy:
+        return RolloutPolicy(
+            self._engine,
+            self._profile.make_dialect(self._suite.actions),
+            self._profile.make_history(),
+            sampling=self._sampling,
+            trunk=trunk,
+            seed=(self._recipe.seed, 11, group, member),
+            **self._options,
+        )
+
+    def judge(self) -> Policy:
+        """The policy as it is measured: greedy."""
+        return EnginePolicy(
+            self._engine,
+            self._profile.make_dialect(self._suite.actions),
+            self._profile.make_history(),
+            sampling=replace(self._sampling, temperature=0.0, top_p=1.0),
+            **self._options,
+        )
+
+    def rollout(self, policy: RolloutPolicy, trajectory: Trajectory) -> Rollout:
+        """A finished episode, as it is learnt from."""
+        plays: list[Play] = []
+        tiles: dict[bytes, Tensor] = {}
+        for turns in policy.logs:
+            if turns:  # the last session may have been opened without a reply
+                play, shown = play_of(turns, self._first_version)
+                plays.append(play)
+                tiles |= shown
+        return Rollout(
+            trajectory.task,
+            trajectory.outcome is Outcome.SUCCESS,
+            trajectory.outcome,
+            tuple(plays),
+            tiles,
+            steps=len(trajectory.steps),
+            seconds=trajectory.seconds,
+        )

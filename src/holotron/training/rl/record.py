@@ -1,0 +1,97 @@
+"""An episode as the engine served it: which tokens stood in its log, which of them it sampled, how likely each was, and
+by which weights.
+
+Nothing is rendered again. `policy` keeps what went into the session (`Prompt`s: token ids, tiles) and what came out
+(`Result`s); `play_of` strings them together, so a sequence to learn from *is* the session's log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from torch import Tensor
+
+from holotron.engine.api import Result
+from holotron.model.processor import Prompt
+from holotron.types import Outcome, Task
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What was appended to a session, and what it said to that."""
+
+    prompt: Prompt
+    result: Result
+
+
+@dataclass(frozen=True, slots=True)
+class Play:
+    """The log of one session, to learn from. An append-only episode is one; a history that is rewritten makes more.
+
+    Forced tokens (a grammar left no choice) and prompts are read but not learnt. Legend: T tokens, l learnt tokens.
+    """
+
+    ids_T: np.ndarray  # int32
+    learn_T: np.ndarray  # bool
+    tiles: tuple[bytes, ...]  # content keys of the tiles it looks at, in order
+    logprobs_l: np.ndarray  # float32, of the engine: its plain softmax, before temperature, filters and grammar
+    versions_l: np.ndarray  # int32: the number of the update whose weights sampled the token
+
+    def __len__(self) -> int:
+        return len(self.ids_T)
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """One finished episode of a group."""
+
+    task: Task
+    success: bool
+    outcome: Outcome
+    plays: tuple[Play, ...]
+    tiles: dict[bytes, Tensor] = field(repr=False)  # uint8 [3, height, width]
+    steps: int = 0
+    seconds: float = 0.0
+    replayed: bool = False  # an old success that stands in for a failure
+
+    @property
+    def learnt(self) -> int:
+        return sum(len(play.logprobs_l) for play in self.plays)
+
+    @property
+    def oldest(self) -> int:
+        """The oldest weights that had a part in it."""
+        return min((int(play.versions_l.min()) for play in self.plays if len(play.versions_l)), default=0)
+
+
+def play_of(turns: Sequence[Turn], first_version: int = 0) -> tuple[Play, dict[bytes, Tensor]]:
+    """A session's log and the tiles it shows. `first_version`: the update that the engine's version 0 stands for."""
+    ids: list[int] = []
+    learn: list[bool] = []
+    keys: list[bytes] = []
+    tiles: dict[bytes, Tensor] = {}
+    logprobs: list[float] = []
+    versions: list[int] = []
+    for turn in turns:
+        ids += turn.prompt.ids
+        learn += [False] * len(turn.prompt.ids)
+        for image in turn.prompt.images:
+            keys += image.keys
+            tiles |= zip(image.keys, image.tiles, strict=True)
+        result = turn.result
+        ids += result.tokens
+        learn += [not forced for forced in result.forced]
+        for forced, logprob, version in zip(result.forced, result.logprobs, result.versions, strict=True):
+            if not forced:
+                logprobs.append(logprob)
+                versions.append(first_version + version)
+    play = Play(
+        np.asarray(ids, np.int32),
+        np.asarray(learn, bool),
+        tuple(keys),
+        np.asarray(logprobs, np.float32),
+        np.asarray(versions, np.int32),
+    )
+    return play, tiles

@@ -1,0 +1,312 @@
+"""Rollouts that never stop: a thread of its own in which groups of episodes are played and finished ones queued.
+
+    with Rollouts(player, sampler, queue, successes, ...) as rollouts:
+        ...                                             # the trainer takes groups from the queue
+        scores = rollouts.evaluate(tasks)               # greedy episodes, before anything else
+
+Every session plays one episode after another: when nothing is left of the current group, the next one begins. Nobody
+waits for a group to be complete, and nothing here waits for the trainer. The slowest members of a group are cut when
+the others have long been done; an episode that the environment spoils is tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, TypeVar
+
+from holotron.agent.loop import Episode
+from holotron.agent.policies.base import Policy
+from holotron.envs.base import EnvironmentPool
+from holotron.errors import ConfigError, EnvironmentFault, PolicyError
+from holotron.training.rl.counts import Counts
+from holotron.training.rl.groups import judge
+from holotron.training.rl.player import Player
+from holotron.training.rl.policy import RolloutPolicy, Trunk
+from holotron.training.rl.queue import GroupQueue
+from holotron.training.rl.record import Rollout
+from holotron.training.rl.successes import Successes
+from holotron.training.rl.tasks import Drawn, TaskSampler
+from holotron.types import Outcome, Task, Trajectory
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+ATTEMPTS = 3  # at an episode that the environment spoils
+_SHORTEST_PATIENCE = 2.0  # seconds: a group of quick episodes is not cut for a hiccup
+_UNSCORABLE = (
+    "this suite cannot say whether an episode succeeded, so nothing can be learnt from it: use one that scores"
+)
+
+
+@dataclass(eq=False)
+class _Job:
+    """One episode to play."""
+
+    task: Task
+    id: str
+    policy: Policy
+    report: Callable[[_Job, Trajectory], Coroutine[Any, Any, None]]
+    attempt: int = 0
+    started: float = 0.0
+    playing: asyncio.Task[Trajectory] | None = None
+    cut: bool = False
+
+
+@dataclass(eq=False)
+class _Open:
+    """A group that is being played."""
+
+    drawn: Drawn
+    trunk: Trunk
+    jobs: list[_Job] = field(default_factory=list)
+    rollouts: dict[_Job, Rollout | None] = field(default_factory=dict)  # None: spoiled or cut
+    seconds: list[float] = field(default_factory=list)  # of those that came to an end of their own
+
+    def unfinished(self) -> list[_Job]:
+        return [job for job in self.jobs if job not in self.rollouts]
+
+
+class Rollouts:
+    def __init__(
+        self,
+        player: Player,
+        sampler: TaskSampler,
+        queue: GroupQueue,
+        successes: Successes,
+        counts: Counts,
+        *,
+        sessions: int,
+        group: int,
+        straggler: float,
+        on_episode: Callable[[Trajectory, Drawn], None] | None = None,
+    ) -> None:
+        self._player = player
+        self._sampler = sampler
+        self._queue = queue
+        self._successes = successes
+        self.counts = counts
+        self._sessions = sessions
+        self._group = group
+        self._straggler = straggler
+        self._on_episode = on_episode
+        self._jobs: deque[_Job] = deque()
+        self._open: dict[int, _Open] = {}
+        self._errors = 0  # in a row
+        self._loop = asyncio.new_event_loop()
+        self._stop = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="holotron-rollouts", daemon=True)
+
+    def __enter__(self) -> Rollouts:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+        self._loop.close()
+
+    # ------------------------------------------------------------------------------------- for the trainer's thread
+
+    def evaluate(self, tasks: Sequence[Task]) -> dict[str, list[bool]]:
+        """Play these greedily, before anything else, and wait. Successes by task; what the environment spoiled is left
+        out."""
+        return self._in_loop(self._evaluate(tasks))
+
+    def state(self) -> dict[str, Any]:
+        """What a resumed run needs: the sampler's state with all groups that are open or waiting."""
+
+        async def read() -> dict[str, Any]:
+            return self._sampler.state([*(group.drawn for group in self._open.values()), *self._queue.waiting()])
+
+        return self._in_loop(read())
+
+    def _in_loop(self, work: Coroutine[Any, Any, T]) -> T:
+        future: Future[T] = asyncio.run_coroutine_threadsafe(work, self._loop)
+        while True:
+            try:
+                return future.result(timeout=1.0)
+            except TimeoutError:
+                if not self._thread.is_alive():  # it has failed; `take` knows why
+                    self._queue.take(1, 0)
+
+    # ---------------------------------------------------------------------------------------------- the loop's thread
+
+    def _run(self) -> None:
+        try:
+            self._loop.run_until_complete(self._main())
+        except BaseException as error:  # whatever it is, the trainer must not wait for ever
+            self._queue.fail(error)
+
+    async def _main(self) -> None:
+        pool = self._player.open_pool(self._sessions)
+        workers = [asyncio.create_task(self._work(pool)) for _ in range(self._sessions)]
+        stop = asyncio.create_task(self._stop.wait())
+        try:
+            done, _ = await asyncio.wait({stop, *workers}, return_when=asyncio.FIRST_COMPLETED)
+            for worker in done - {stop}:
+                worker.result()  # workers end only by failing
+        finally:
+            stop.cancel()
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+            await asyncio.gather(*(group.trunk.close() for group in self._open.values()), return_exceptions=True)
+            await pool.close()
+
+    async def _work(self, pool: EnvironmentPool[Any]) -> None:
+        while True:
+            job = self._next()
+            job.started = time.monotonic()
+            job.playing = asyncio.create_task(self._play(pool, job))
+            try:
+                await asyncio.wait({job.playing})
+            except asyncio.CancelledError:
+                job.playing.cancel()
+                await asyncio.wait({job.playing})
+                raise
+            await self._ended(job, job.playing)
+
+    def _next(self) -> _Job:
+        if not self._jobs:
+            self._begin()
+        return self._jobs.popleft()
+
+    async def _play(self, pool: EnvironmentPool[Any], job: _Job) -> Trajectory:
+        environment = await pool.acquire()
+        broken = True
+        try:
+            episode = Episode(
+                environment, job.policy, job.task, id=job.id, attempt=job.attempt, limits=self._player.limits
+            )
+            trajectory = await episode.run()
+            broken = trajectory.outcome is Outcome.ENVIRONMENT_ERROR
+            return trajectory
+        finally:
+            await pool.release(environment, broken=broken)
+
+    async def _ended(self, job: _Job, playing: asyncio.Task[Trajectory]) -> None:
+        if playing.cancelled():
+            await job.report(job, Trajectory(job.id, job.task, (), Outcome.EXHAUSTED, error="cut as a straggler"))
+            return
+        error = playing.exception()
+        if isinstance(error, EnvironmentFault):
+            trajectory = Trajectory(job.id, job.task, (), Outcome.ENVIRONMENT_ERROR, error=str(error))
+        elif error is not None:
+            raise error
+        else:
+            trajectory = playing.result()
+        if trajectory.outcome is Outcome.UNSCORED:
+            raise ConfigError(_UNSCORABLE)
+        if trajectory.outcome in (Outcome.ENVIRONMENT_ERROR, Outcome.POLICY_ERROR):
+            self._count_error(trajectory)
+            job.attempt += 1
+            if job.attempt < ATTEMPTS:
+                self.counts.retries += 1
+                self._jobs.append(job)
+                return
+        else:
+            self._errors = 0
+        await job.report(job, trajectory)
+
+    def _count_error(self, trajectory: Trajectory) -> None:
+        self._errors += 1
+        if self._errors >= max(12, 3 * self._sessions):
+            kind = PolicyError if trajectory.outcome is Outcome.POLICY_ERROR else EnvironmentFault
+            raise kind(f"stopped after {self._errors} errors in a row; the last: {trajectory.error}")
+
+    # ------------------------------------------------------------------------------------------------------- groups
+
+    def _begin(self) -> None:
+        drawn = self._sampler.draw()
+        group = self._open[drawn.number] = _Open(drawn, self._player.trunk())
+        task = self._player.task(drawn.name, drawn.seed)
+
+        async def report(job: _Job, trajectory: Trajectory) -> None:
+            await self._reported(group, job, trajectory)
+
+        for member in range(self._group):
+            policy = self._player.member(group.trunk, drawn.number, member)
+            group.jobs.append(_Job(task, f"{task.id}#{drawn.number}.{member}", policy, report))
+        self._jobs.extend(group.jobs)
+
+    async def _reported(self, group: _Open, job: _Job, trajectory: Trajectory) -> None:
+        policy = job.policy
+        assert isinstance(policy, RolloutPolicy)
+        rollout = None
+        if job.cut:
+            self.counts.cut += 1
+        elif trajectory.outcome in (Outcome.ENVIRONMENT_ERROR, Outcome.POLICY_ERROR):
+            self.counts.spoiled += 1
+        else:
+            rollout = self._player.rollout(policy, trajectory)
+            self.counts.episode(trajectory, policy.logs)
+            group.seconds.append(time.monotonic() - job.started)
+            if self._on_episode is not None:
+                await asyncio.to_thread(self._on_episode, trajectory, group.drawn)
+        policy.logs = []
+        group.rollouts[job] = rollout
+        if left := group.unfinished():
+            self._mind_stragglers(group, left)
+        else:
+            await self._finish(group)
+
+    def _mind_stragglers(self, group: _Open, left: Sequence[_Job]) -> None:
+        """With three quarters of a group done, the others get some times as long as the longest of those took."""
+        if len(left) > len(group.jobs) // 4 or not group.seconds:
+            return
+        patience = max(self._straggler * max(group.seconds), _SHORTEST_PATIENCE)
+        for job in left:
+            if job.playing is not None and not job.playing.done():
+                self._loop.call_at(self._loop.time() + job.started + patience - time.monotonic(), _cut, job)
+
+    async def _finish(self, group: _Open) -> None:
+        name = group.drawn.name
+        rollouts = [rollout for job in group.jobs if (rollout := group.rollouts[job]) is not None]
+        wins = sum(rollout.success for rollout in rollouts)
+        self._sampler.note(name, wins, len(rollouts))
+        stored = None
+        if rollouts and not wins:
+            stored = await asyncio.to_thread(self._successes.find, name)
+        elif wins:
+            member, best = next((n, rollout) for n, rollout in enumerate(rollouts) if rollout.success)
+            await asyncio.to_thread(self._successes.add, best, group.drawn.number, member)
+        verdict, made = judge(group.drawn, rollouts, stored)
+        self.counts.groups[verdict] += 1
+        self.counts.forks += group.trunk.forks
+        await group.trunk.close()
+        if made is not None:
+            self._queue.put(made)
+        del self._open[group.drawn.number]
+
+    # -------------------------------------------------------------------------------------------------- evaluation
+
+    async def _evaluate(self, tasks: Sequence[Task]) -> dict[str, list[bool]]:
+        scores: dict[str, list[bool]] = {}
+        over: asyncio.Future[None] = self._loop.create_future()
+        left = Counter(total=len(tasks))
+
+        async def report(job: _Job, trajectory: Trajectory) -> None:
+            if trajectory.outcome not in (Outcome.ENVIRONMENT_ERROR, Outcome.POLICY_ERROR):
+                scores.setdefault(job.task.name, []).append(trajectory.outcome is Outcome.SUCCESS)
+            left["total"] -= 1
+            if not left["total"]:
+                over.set_result(None)
+
+        judge_policy = self._player.judge()
+        self._jobs.extendleft(_Job(task, f"{task.id}#evaluation", judge_policy, report) for task in reversed(tasks))
+        await over
+        return scores
+
+
+def _cut(job: _Job) -> None:
+    if job.playing is not None and not job.playing.done():
+        job.cut = True
+        job.playing.cancel()

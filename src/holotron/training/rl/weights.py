@@ -1,0 +1,126 @@
+"""The trainer's weights, in the running engine; and how well the two agree.
+
+Trainer and engine hold a copy each: the engine goes on sampling while the trainer computes gradients. After an update
+the parameters that learn are copied over between two iterations of the engine. Adapters are merged on the way, so the
+engine never knows of them.
+
+Agreement is measured, not assumed. After every update the engine continues a prompt of the last batch for a few tokens;
+before its next step the trainer, whose weights are still the same, computes the logprobs of those tokens. The mean of
+exp(|difference|) is 1 if both compute the same probabilities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from holotron.engine.api import Result, SamplingParams
+from holotron.engine.engine import Engine
+from holotron.engine.generation import Generation
+from holotron.engine.session import Session
+from holotron.model.processor import Prompt, PromptImage
+from holotron.training import lora
+from holotron.training.learner import Learner
+from holotron.training.recipe import LoraPart
+from holotron.training.rl.objective import chosen
+from holotron.training.rl.passes import Weighted, make_pass
+from holotron.training.rl.record import Play, Rollout, Turn, play_of
+
+PROBE_TOKENS = 48
+
+
+def learnt_tensors(learner: Learner, adapters: LoraPart | None) -> dict[str, Tensor]:
+    """What changes in training, under the names the engine knows."""
+    if adapters is None:
+        return {name: p.detach() for name, p in learner.model.named_parameters() if p.requires_grad}
+    adapted = {
+        name: p.detach()
+        for name, p in learner.model.named_parameters()
+        if lora.is_adapter(name) or name.endswith(".base_layer.weight")
+    }
+    return lora.merged(adapted, adapters)
+
+
+def publish(learner: Learner, adapters: LoraPart | None, engine: Engine, policy: str) -> int:
+    """Give the engine the trainer's weights; its new version."""
+    tensors = learnt_tensors(learner, adapters)
+    _wait(learner)  # the engine may copy on another stream
+    version = engine.update_weights(tensors, "refresh" if policy == "refresh" else "keep")
+    _wait(learner)  # and must have read them before the next step writes
+    return version
+
+
+def _wait(learner: Learner) -> None:
+    if learner.model.device.type == "cuda":
+        torch.cuda.synchronize(learner.model.device)
+
+
+# --------------------------------------------------------------------------------------------------------- agreement
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A continuation under way in the engine, by the weights of right now."""
+
+    session: Session
+    prompt: Prompt
+    version: int
+    generation: Generation
+
+    @staticmethod
+    def start(engine: Engine, play: Play, rollout: Rollout, image_token: int) -> Probe:
+        """Continue this session's log from where its last reply began."""
+        prompt = _log_before_last_reply(play, rollout, image_token)
+        session = engine.open()
+        session.append(prompt)
+        sampling = SamplingParams(max_tokens=PROBE_TOKENS, temperature=1.0, seed=len(prompt.ids))
+        return Probe(session, prompt, engine.core.version, session.generate(sampling))
+
+    def finish(self) -> Result | None:
+        """What came of it; None if other weights had a part in it."""
+        try:
+            result = self.generation.result()
+        finally:
+            self.session.close()
+        return result if set(result.versions) == {self.version} else None
+
+
+def _log_before_last_reply(play: Play, rollout: Rollout, image_token: int) -> Prompt:
+    last = int(np.flatnonzero(play.learn_T)[-1])
+    while last and play.learn_T[last - 1]:
+        last -= 1
+    ids = play.ids_T[:last].tolist()
+    places = np.flatnonzero(play.ids_T[:last] == image_token)
+    images = []
+    if len(places):
+        total = int((play.ids_T == image_token).sum())
+        per_tile = total // len(play.tiles)
+        for n in range(len(places) // per_tile):
+            key = play.tiles[n]
+            images.append(PromptImage(int(places[n * per_tile]), per_tile, rollout.tiles[key][None], (key,)))
+    return Prompt(ids, tuple(images))
+
+
+@torch.no_grad()
+def disagreement(learner: Learner, turns: Sequence[Turn], rollout: Rollout) -> float:
+    """Mean of exp(|engine's logprob - trainer's logprob|) over the tokens of a session that the present weights
+    sampled."""
+    play, tiles = play_of(turns)
+    seen = Rollout(rollout.task, False, rollout.outcome, (play,), tiles)
+    item: Weighted = (seen, play, 0.0)
+    made = make_pass([item], learner.model.config, learner.model.device)
+    learner.eval()
+    try:
+        now, _ = chosen(learner.predict(made.batch, see(learner, made.batch.tiles_n3HW)), made.batch.targets_l)
+    finally:
+        learner.train()
+    return float((now - made.logprobs_l).abs().exp().mean())
+
+
+def see(learner: Learner, tiles_n3HW: Tensor) -> Tensor | None:
+    """The rows of the language model for these tiles."""
+    return learner.see(learner.pixels(tiles_n3HW))[1] if len(tiles_n3HW) else None

@@ -1,0 +1,299 @@
+"""Live rollouts on a real engine: what is recorded is what was served, groups share their beginning, nothing waits."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from holotron.data.pages.make import Size
+from holotron.data.painted import PaintedEnvironment
+from holotron.engine.api import EngineConfig
+from holotron.engine.engine import Engine
+from holotron.errors import ConfigError, EnvironmentFault
+from holotron.model.loading import load_model
+from holotron.rollouts.suites import Suite
+from holotron.training.learner import Learner
+from holotron.training.rl.counts import Counts
+from holotron.training.rl.player import Player, open_suite
+from holotron.training.rl.policy import RolloutPolicy
+from holotron.training.rl.queue import GroupQueue
+from holotron.training.rl.recipe import RlRecipe
+from holotron.training.rl.record import Rollout, play_of
+from holotron.training.rl.rollouts import Rollouts
+from holotron.training.rl.successes import Successes
+from holotron.training.rl.tasks import TaskSampler
+from holotron.training.rl.weights import disagreement
+from holotron.types import Action, Outcome, StepResult, Task
+from tests.training.rl.support import SIZE, rl_recipe, untrained
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return untrained(tmp_path_factory.mktemp("start"))
+
+
+async def some_turns(player: Player, turns: int, name: str = "order-3") -> tuple[RolloutPolicy, list[list[int]]]:
+    """A session of several turns on one screen, and the engine's own log of each session it took."""
+    environment = PaintedEnvironment(Size.parse(SIZE))
+    observation = await environment.reset(Task("painted", name, seed=4))
+    policy = player.member(player.trunk(), 0, 0)
+    session = await policy.start(environment.task, environment)
+    for n in range(turns):
+        await session.act(replace(observation, note=str(n)))
+    chat: Any = session._chat
+    logs = [await chat._session.tokens()]
+    await session.close()
+    return policy, logs
+
+
+SAMPLING = {
+    "plain": {},
+    "hot and filtered": {"temperature": 1.5, "top_p": 0.8},
+    "grammar": {"constrained": True},
+}
+
+
+@pytest.mark.parametrize("agent", SAMPLING.values(), ids=SAMPLING.keys())
+def test_engine_and_trainer_agree_on_what_was_served(start: Path, agent: dict[str, Any]):
+    """Token for token the engine's own log, and for every sampled token the same probability: the mean factor between
+    the two is below 1.001, whatever the tokens were sampled with."""
+    check_parity(start, agent, "cpu", torch.float32, 1.001)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("agent", SAMPLING.values(), ids=SAMPLING.keys())
+def test_engine_and_trainer_agree_in_sixteen_bits(start: Path, agent: dict[str, Any]):
+    check_parity(start, agent, "cuda", torch.bfloat16, 1.02)
+
+
+def check_parity(start: Path, agent: dict[str, Any], device: str, dtype: torch.dtype, limit: float) -> None:
+    recipe = rl_recipe(start, agent={"max_tokens": 24, **agent}, tasks={"names": ["order-3"]})
+    model, processor = load_model(start, device=device, dtype=dtype)
+    with Engine(model, processor, EngineConfig()) as engine:
+        policy, logs = asyncio.run(some_turns(Player(recipe, engine, open_suite(recipe.tasks)), 4))
+    (turns,) = policy.logs
+    assert len(turns) == 4
+    play, tiles = play_of(turns)
+    assert play.ids_T.tolist() == logs[0]
+    results = [turn.result for turn in turns]
+    free = sum(not forced for result in results for forced in result.forced)
+    assert play.learn_T.sum() == len(play.logprobs_l) == free > 10
+    assert play.ids_T[play.learn_T].tolist() == [
+        token for r in results for token, forced in zip(r.tokens, r.forced, strict=True) if not forced
+    ]
+    rollout = Rollout(Task("painted", "order-3"), False, Outcome.FAILURE, (play,), tiles)
+    assert disagreement(Learner(model), turns, rollout) <= limit
+
+
+def test_a_history_that_is_rewritten_makes_several_sequences(start: Path):
+    recipe = rl_recipe(start, agent={"history": "window:1"}, tasks={"names": ["order-3"]})
+    model, processor = load_model(start, device="cpu")
+    with Engine(model, processor, EngineConfig()) as engine:
+        player = Player(recipe, engine, open_suite(recipe.tasks))
+
+        async def play() -> RolloutPolicy:
+            environment = PaintedEnvironment(Size.parse(SIZE))
+            policy = player.member(player.trunk(), 0, 0)
+            observation = await environment.reset(Task("painted", "order-3", seed=4))
+            session = await policy.start(environment.task, environment)
+            for _ in range(3):  # three different pictures
+                await session.act(observation)
+                observation = await environment.reset(Task("painted", "order-3", seed=len(policy.logs) + 10))
+            await session.close()
+            return policy
+
+        policy = asyncio.run(play())
+    assert [len(turns) for turns in policy.logs] == [1, 1, 1]
+    learner = Learner(model)
+    for turns in policy.logs:
+        rollout = Rollout(Task("painted", "order-3"), False, Outcome.FAILURE, (), {})
+        assert disagreement(learner, turns, rollout) <= 1.001
+
+
+# ------------------------------------------------------------------------------------------------------ whole rollouts
+
+
+class Setting:
+    """Rollouts with everything around them, for as long as a test looks at them."""
+
+    def __init__(self, recipe: RlRecipe, folder: Path, pool: Callable[[], Any] | None = None) -> None:
+        model, processor = load_model(recipe.model.source, device="cpu")
+        self.engine = Engine(model, processor, EngineConfig(max_running=17))
+        suite: Suite = open_suite(recipe.tasks)
+        if pool is not None:
+            suite = replace(suite, open=lambda sessions: pool())
+        self.counts = Counts()
+        self.queue = GroupQueue(recipe.rollouts.queue, recipe.rollouts.staleness)
+        self.player = Player(recipe, self.engine, suite)
+        self.rollouts = Rollouts(
+            self.player,
+            TaskSampler(self.player.names, range(1000)),
+            self.queue,
+            Successes(folder / "successes", recipe.rollouts.successes),
+            self.counts,
+            sessions=recipe.rollouts.sessions,
+            group=recipe.rollouts.group,
+            straggler=recipe.rollouts.straggler,
+        )
+
+    def __enter__(self) -> Setting:
+        self.rollouts.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.rollouts.__exit__(None, None, None)
+        self.engine.close()
+
+
+def until(happens: Callable[[], bool], seconds: float = 240) -> None:
+    """Wait for something that has to come; how soon depends on the machine."""
+    end = time.monotonic() + seconds
+    while not happens():
+        assert time.monotonic() < end, "it never happened"
+        time.sleep(0.02)
+
+
+def test_a_group_forks_one_session_and_keeps_every_token(start: Path, tmp_path: Path):
+    recipe = rl_recipe(start, agent={"constrained": True}, rollouts={"sessions": 8, "group": 4, "queue": 4})
+    with Setting(recipe, tmp_path) as setting:
+        until(lambda: setting.counts.groups.total() >= 6 and len(setting.queue) > 0)
+        group = setting.queue.take(1, 0)[0]
+        computed, counts = setting.engine.stats().computed_tokens, setting.counts
+    assert counts.forks >= 4 * 6
+    assert 0 < counts.successes < counts.episodes
+    # The common beginning of a group is computed once: what the engine read from memory shows it.
+    assert counts.cached_tokens > 0.6 * counts.prompt_tokens
+    assert computed < counts.prompt_tokens + counts.sampled_tokens
+    assert len(group.rollouts) == 4
+    beginnings = {r.plays[0].ids_T[: int(np.flatnonzero(r.plays[0].learn_T)[0])].tobytes() for r in group.rollouts}
+    assert len(beginnings) <= 2  # of a grammar's forced first tokens some may count to the reply
+    replies = {r.plays[0].ids_T[r.plays[0].learn_T].tobytes() for r in group.rollouts}
+    assert len(replies) > 1
+    assert {len(r.plays[0].tiles) for r in group.rollouts} == {1}
+    assert all((r.plays[0].logprobs_l <= 0).all() for r in group.rollouts)
+
+
+def test_rollouts_go_on_while_nobody_takes(start: Path, tmp_path: Path):
+    recipe = rl_recipe(
+        start,
+        agent={"constrained": True},
+        rollouts={"sessions": 8, "group": 4, "queue": 2},
+        update={"groups": 2},
+    )
+    with Setting(recipe, tmp_path) as setting:
+        until(lambda: setting.queue.overflowed >= 2)
+        assert len(setting.queue) == 2
+        before = setting.counts.episodes
+        until(lambda: setting.counts.episodes >= before + 16)
+
+
+class Trouble(PaintedEnvironment):
+    """A painted screen on which a step may go wrong."""
+
+    def __init__(self, happens: Callable[[], Any]) -> None:
+        super().__init__(Size.parse(SIZE))
+        self._happens = happens
+
+    async def step(self, action: Action) -> StepResult:
+        await self._happens()
+        return await super().step(action)
+
+
+class TroublePool:
+    def __init__(self, happens: Callable[[], Any]) -> None:
+        self._happens = happens
+
+    async def acquire(self) -> Trouble:
+        return Trouble(self._happens)
+
+    async def release(self, environment: Trouble, *, broken: bool = False) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+
+def test_stragglers_are_cut_and_their_group_goes_on(start: Path, tmp_path: Path):
+    calls = 0
+
+    async def third_one_hangs() -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            await asyncio.sleep(10_000)
+
+    recipe = rl_recipe(start, agent={"constrained": True}, rollouts={"sessions": 4, "group": 4, "straggler": 1.0})
+    with Setting(recipe, tmp_path, lambda: TroublePool(third_one_hangs)) as setting:
+        until(lambda: setting.counts.cut == 1 and setting.counts.groups.total() >= 3)
+        assert 0 not in setting.rollouts._open  # the group it belonged to has ended
+
+
+def test_what_the_environment_spoils_is_played_again(start: Path, tmp_path: Path):
+    calls = 0
+
+    async def every_fifth_breaks() -> None:
+        nonlocal calls
+        calls += 1
+        if calls % 5 == 0:
+            raise EnvironmentFault("the page crashed")
+
+    recipe = rl_recipe(start, agent={"constrained": True}, rollouts={"sessions": 4, "group": 4})
+    with Setting(recipe, tmp_path, lambda: TroublePool(every_fifth_breaks)) as setting:
+        until(lambda: setting.counts.groups.total() >= 4)
+        assert setting.counts.retries >= 2
+        assert setting.counts.episodes >= 12
+
+
+def test_when_everything_breaks_the_run_stops_and_says_why(start: Path, tmp_path: Path):
+    async def always_breaks() -> None:
+        raise EnvironmentFault("there is no display")
+
+    recipe = rl_recipe(start, agent={"constrained": True}, rollouts={"sessions": 2, "group": 2})
+    with (
+        Setting(recipe, tmp_path, lambda: TroublePool(always_breaks)) as setting,
+        pytest.raises(EnvironmentFault, match="there is no display"),
+    ):
+        setting.queue.take(1, 0, timeout=240)
+
+
+def test_a_suite_that_cannot_judge_is_refused(start: Path, tmp_path: Path):
+    class Mute(PaintedEnvironment):
+        async def step(self, action: Action) -> StepResult:
+            return replace(await super().step(action), done=True, info={"success": None})
+
+    class MutePool(TroublePool):
+        async def acquire(self) -> Any:
+            return Mute(Size.parse(SIZE))
+
+    recipe = rl_recipe(start, agent={"constrained": True}, rollouts={"sessions": 2, "group": 2})
+    with (
+        Setting(recipe, tmp_path, lambda: MutePool(lambda: None)) as setting,
+        pytest.raises(ConfigError, match="cannot say whether"),
+    ):
+        setting.queue.take(1, 0, timeout=240)
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_it_plays_miniwob_in_a_real_browser(start: Path, tmp_path: Path):
+    """Same page to the pixel for all members of a group, so all of them fork."""
+    pytest.importorskip("miniwob")
+    recipe = rl_recipe(
+        start,
+        tasks={"suite": "miniwob", "names": ["click-test", "focus-text"], "scale": 1.0, "steps": 2},
+        agent={"constrained": True},
+        rollouts={"sessions": 3, "group": 3},
+    )
+    with Setting(recipe, tmp_path) as setting:
+        until(lambda: setting.counts.groups.total() >= 2, seconds=500)
+        assert setting.counts.episodes >= 6
+        assert setting.counts.forks == 3 * setting.counts.groups.total()
+        assert setting.counts.spoiled == 0
