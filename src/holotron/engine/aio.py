@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -17,11 +18,13 @@ from torch import Tensor
 
 from holotron.engine.api import EngineStats, Grammar, Mark, Result, SamplingParams, SessionInfo, Span
 from holotron.engine.generation import Generation
+from holotron.engine.log import compose_screen
 from holotron.engine.session import Session
 from holotron.engine.sessions import describe
 
 if TYPE_CHECKING:
     from holotron.engine.engine import Engine, Part
+    from holotron.model.processor import Deltas, Screen
 
 T = TypeVar("T")
 
@@ -78,10 +81,16 @@ class AsyncSession:
     def busy(self) -> bool:
         return self.session.busy
 
-    async def append(self, *parts: Part) -> int:
-        content = await self._engine.aio.on_worker(lambda: self._engine.prepare(parts))
+    async def append(self, *parts: Part, deltas: Deltas | None = None) -> int:
+        if deltas is not None and deltas.screen is None:
+            deltas = replace(deltas, screen=await self.screen())
+        content = await self._engine.aio.on_worker(lambda: self._engine.prepare(parts, deltas))
         self.session.append_later(content)
         return len(content)
+
+    async def screen(self) -> Screen | None:
+        parts = await asyncio.wrap_future(self.session.screen_later())
+        return await self._engine.aio.on_worker(lambda: compose_screen(parts, self._engine.model.config.image))
 
     async def generate(
         self, sampling: SamplingParams | None = None, *, grammar: Grammar | None = None, timeout: float | None = None

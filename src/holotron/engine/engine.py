@@ -43,7 +43,7 @@ from holotron.engine.session import Session
 from holotron.engine.text import TextStream
 from holotron.errors import HolotronError, InputError
 from holotron.model.model import Holotron
-from holotron.model.processor import Processor, Prompt
+from holotron.model.processor import Deltas, Processor, Prompt
 
 Part = str | Sequence[int] | Prompt | bytes | np.ndarray | Image.Image  # text, token ids, rendered, or an image
 Policy = Literal["keep", "refresh"]
@@ -150,11 +150,15 @@ class Engine:
 
     # ------------------------------------------------------------------------------------- what happens beforehand
 
-    def prepare(self, parts: Part | Sequence[Part]) -> Log:
+    def prepare(self, parts: Part | Sequence[Part], deltas: Deltas | None = None) -> Log:
         """Content as the log keeps it. Text is taken literally: control tokens in it are letters; a `Prompt` made by
-        the processor has real ones. Decodes and cuts images, so it may take a while; call it from any thread."""
+        the processor has real ones. With `deltas`, images are told as changes to the screen before. Decodes and cuts
+        images, so it may take a while; call it from any thread."""
         content = Log()
         for part in as_parts(parts):
+            if deltas is not None and isinstance(part, bytes | np.ndarray | Image.Image) and self.processor is not None:
+                prompt = self.processor.encode_image(part, deltas)
+                part, deltas = prompt, deltas.after(prompt)
             content.extend(self._prepare(part))
         self._check(content)
         return content
@@ -182,7 +186,7 @@ class Engine:
         shown = np.zeros(len(content), bool)
         for span in content.tiles:
             shown[span.start : span.end] = True
-            if span.count != config.image.tokens(*span.tile.pixels.shape[-2:]):
+            if span.offset + span.count > config.image.tokens(*span.tile.pixels.shape[-2:]):
                 raise InputError("the image was cut for another model: its tiles make another number of tokens")
         ids = np.array(content.ids, np.int64)
         wrong = ids[~shown & ((ids < 0) | (ids >= config.decoder.vocab))]

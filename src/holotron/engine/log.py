@@ -2,6 +2,9 @@
 
 Image placeholders all carry the same token id, so each stretch of them also names the tile it shows. Two logs are
 equal only if their tiles are: comparison and hashing go by tile content.
+
+A screenshot may be told as changes to the one before (see `processor.deltas`). What has been shown of the screen so far
+follows from the log alone (`screen_parts`), so it is right after a fork, a rewind or a compaction too.
 """
 
 from __future__ import annotations
@@ -9,14 +12,16 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from weakref import WeakValueDictionary
 
 import numpy as np
+import torch
 from torch import Tensor
 
-from holotron.model.processor import Prompt
+from holotron.model.processor import ImageConfig, Prompt, Run, Screen
+from holotron.model.processor.deltas import merge_groups, screen_key
 
 BLOCK = 64  # tokens per link of the hash chain
 
@@ -70,12 +75,34 @@ class TileSpan:
         return TileSpan(first, last - first, self.tile, self.offset + first - self.start)
 
 
-class Log:
-    __slots__ = ("_chain", "_starts", "ids", "tiles")
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A screenshot in the log: where it stands, and what it does to the screen that was there before."""
 
-    def __init__(self, ids: Sequence[int] = (), tiles: Sequence[TileSpan] = ()) -> None:
+    start: int
+    end: int
+    size: tuple[int, int]
+    runs: tuple[Run, ...] | None  # None: the whole screen; else the changes that its spans show
+    base: bytes | None  # key of the screen that is changed
+    key: bytes  # of the screen after it; empty: not known, a part of the picture is gone
+
+    def moved(self, by: int) -> Picture:
+        return replace(self, start=self.start + by, end=self.end + by)
+
+    def within(self, start: int, end: int) -> Picture:
+        whole = start <= self.start and self.end <= end
+        return self if whole else replace(self, start=max(start, self.start), end=min(end, self.end), key=b"")
+
+
+class Log:
+    __slots__ = ("_chain", "_starts", "ids", "pictures", "tiles")
+
+    def __init__(
+        self, ids: Sequence[int] = (), tiles: Sequence[TileSpan] = (), pictures: Sequence[Picture] = ()
+    ) -> None:
         self.ids = list(ids)
         self.tiles = list(tiles)
+        self.pictures = list(pictures)
         self._starts = [span.start for span in self.tiles]
         self._chain: list[bytes] = [b""]  # digest of the first n blocks
 
@@ -86,14 +113,23 @@ class Log:
     def of(prompt: Prompt, store: TileStore) -> Log:
         """A prompt as the processor makes it."""
         spans: list[TileSpan] = []
+        pictures: list[Picture] = []
         for image in prompt.images:
-            count = image.length // len(image.keys)
-            for n, (key, pixels) in enumerate(zip(image.keys, image.tiles, strict=True)):
-                spans.append(TileSpan(image.start + n * count, count, store.get(key, pixels)))
-        return Log(prompt.ids, spans)
+            if image.runs is None:
+                count = image.length // len(image.keys)
+                for n, (key, pixels) in enumerate(zip(image.keys, image.tiles, strict=True)):
+                    spans.append(TileSpan(image.start + n * count, count, store.get(key, pixels)))
+            else:
+                for run, place in zip(image.runs, image.places, strict=True):
+                    tile = store.get(image.keys[run.tile], image.tiles[run.tile])
+                    spans.append(TileSpan(image.start + place, run.count, tile, run.first))
+            key = image.screen.key if image.screen is not None else screen_key(image.size, image.keys)
+            end = image.start + image.length
+            pictures.append(Picture(image.start, end, image.size, image.runs, image.base, key))
+        return Log(prompt.ids, spans, pictures)
 
     def copy(self) -> Log:
-        other = Log(self.ids, self.tiles)
+        other = Log(self.ids, self.tiles, self.pictures)
         other._chain = list(self._chain)
         return other
 
@@ -105,15 +141,17 @@ class Log:
         for span in other.tiles:
             self.tiles.append(TileSpan(span.start + shift, span.count, span.tile, span.offset))
             self._starts.append(span.start + shift)
+        self.pictures += [picture.moved(shift) for picture in other.pictures]
         self.ids.extend(other.ids)
 
     def cut(self, start: int, end: int) -> Log:
         """A piece of it, as a log of its own."""
         spans = [TileSpan(span.start - start, span.count, span.tile, span.offset) for span in self.shown(start, end)]
-        return Log(self.ids[start:end], spans)
+        return Log(self.ids[start:end], spans, [picture.moved(-start) for picture in self._pictures(start, end)])
 
     def truncate(self, length: int) -> None:
         spans = self.shown(0, length)
+        self.pictures = self._pictures(0, length)
         del self.ids[length:]
         self.tiles, self._starts = spans, [span.start for span in spans]
         del self._chain[length // BLOCK + 1 :]
@@ -127,6 +165,30 @@ class Log:
             if span.end > start:
                 found.append(span.within(start, end))
         return found
+
+    # ---------------------------------------------------------------------------------------------- the screen so far
+
+    def _pictures(self, start: int, end: int) -> list[Picture]:
+        return [picture.within(start, end) for picture in self.pictures if start < picture.end and picture.start < end]
+
+    def follows(self, other: Log) -> bool:
+        """Are the first changes this log tells changes to the screen that the other one ends with?"""
+        base = self.pictures[0].base if self.pictures else None
+        return base is None or bool(other.pictures and other.pictures[-1].key == base)
+
+    def screen_parts(self) -> list[tuple[Picture, list[TileSpan]]]:
+        """The last whole screenshot and the changes since, with the tiles they show. Nothing, if what is in the log
+        does not give the whole screen."""
+        parts: list[tuple[Picture, list[TileSpan]]] = []
+        wanted: bytes | None = None
+        for picture in reversed(self.pictures):
+            if not picture.key or wanted not in (None, picture.key):
+                return []
+            parts.append((picture, self.shown(picture.start, picture.end)))
+            if picture.runs is None:
+                return parts[::-1]
+            wanted = picture.base
+        return []
 
     # ------------------------------------------------------------------------------------------------ comparing
 
@@ -154,3 +216,16 @@ class Log:
                 return min(a.start, b.start)
             same = min(same, a.end, b.end) if a.count != b.count else same
         return same
+
+
+def compose_screen(parts: Sequence[tuple[Picture, list[TileSpan]]], config: ImageConfig) -> Screen | None:
+    """The screen that a log has shown (see `Log.screen_parts`). Copies pixels: not for the loop's thread."""
+    if not parts:
+        return None
+    (first, spans), *changes = parts
+    step = config.patch_size * config.downsample
+    tiles = torch.stack([span.tile.pixels for span in spans])
+    for picture, shown in changes:
+        for run, span in zip(picture.runs or (), shown, strict=True):
+            tiles[run.tile] = merge_groups(tiles[run.tile], span.tile.pixels, run.first, run.count, step)
+    return Screen(first.size, tiles, parts[-1][0].key)

@@ -13,16 +13,18 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
 from holotron.engine.api import Grammar, Mark, Result, SamplingParams, SessionBusy, SessionInfo, Span, UnknownSession
 from holotron.engine.generation import Generation
 from holotron.engine.grammar import Matcher
-from holotron.engine.log import Log
+from holotron.engine.log import Log, Picture, TileSpan, compose_screen
 from holotron.engine.sequence import Sequence as Stream
 from holotron.engine.sessions import Sessions, describe
 from holotron.errors import HolotronError
+from holotron.model.processor import Deltas, Screen
 
 if TYPE_CHECKING:
     from holotron.engine.engine import Engine, Part
@@ -51,12 +53,20 @@ class Session:
 
     # ------------------------------------------------------------------------------------------------- the calls
 
-    def append(self, *parts: Part) -> int:
+    def append(self, *parts: Part, deltas: Deltas | None = None) -> int:
         """Add text, token ids, images or rendered prompts to the end; how many tokens that made. Does not wait: should
-        the engine have to refuse it (the context is full), the next call says so."""
-        content = self.engine.prepare(parts)
+        the engine have to refuse it (the context is full), the next call says so. With `deltas`, images are told as
+        changes to the session's last one; for rendered prompts that is up to the processor."""
+        if deltas is not None and deltas.screen is None:
+            deltas = replace(deltas, screen=self.screen())
+        content = self.engine.prepare(parts, deltas)
         self.append_later(content)
         return len(content)
+
+    def screen(self) -> Screen | None:
+        """What has been shown of the screen so far, from the log: the last screenshot, put together from the changes
+        where it was told as such. None: nothing, or not all of it is in the log any more."""
+        return compose_screen(self.screen_later().result(), self.engine.model.config.image)
 
     def generate(
         self,
@@ -156,6 +166,9 @@ class Session:
 
     def rewind_later(self, to: Mark | int) -> Future[None]:
         return self.do(lambda stream: self._books.rewind(stream, self._books.position(stream, to)))
+
+    def screen_later(self) -> Future[list[tuple[Picture, list[TileSpan]]]]:
+        return self.do(lambda stream: stream.log.screen_parts(), at_rest=False)
 
     def fork_later(self, n: int, ids: Sequence[str] | None) -> Future[list[Session]]:
         names = list(ids) if ids is not None else [uuid.uuid4().hex for _ in range(n)]

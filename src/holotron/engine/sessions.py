@@ -89,6 +89,8 @@ class Sessions:
 
     def append(self, sequence: Sequence, more: Log) -> None:
         self._check_length(len(sequence.log) + len(more))
+        if not more.follows(sequence.log):
+            raise InputError(f"session {sequence.id!r} ends with another screen than the one these changes start from")
         sequence.log.extend(more)
         sequence.used_at = time.monotonic()
 

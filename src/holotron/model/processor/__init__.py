@@ -5,6 +5,7 @@ processor = Processor.from_folder("Holotron-12B")
 prompt = processor.render([{"role": "user", "content": [{"type": "image", "image": png}, {"type": "text", ...}]}])
 """
 
+from holotron.model.processor.deltas import Deltas, Run, Screen
 from holotron.model.processor.images import ImageLimits, decode_image, normalise, tile_keys, to_tiles
 from holotron.model.processor.processor import Processor, Prompt, PromptImage, PromptLimits
 from holotron.model.processor.reply import ReplyParser, ReplyPart, ToolCall, parse_reply
@@ -14,6 +15,7 @@ from holotron.model.processor.tokenizer import StreamDecoder, Tokenizer, byte_to
 
 __all__ = [
     "ChatTemplate",
+    "Deltas",
     "ImageConfig",
     "ImageLimits",
     "Processor",
@@ -22,6 +24,8 @@ __all__ = [
     "PromptLimits",
     "ReplyParser",
     "ReplyPart",
+    "Run",
+    "Screen",
     "StreamDecoder",
     "Tokenizer",
     "ToolCall",

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from holotron.errors import ConfigError, InputError
 from holotron.model.processor import folder
+from holotron.model.processor.deltas import MARK, Deltas, Run, Screen, address, cut_delta, screen_key
 from holotron.model.processor.images import ImageLimits, tile_keys, to_tiles
 from holotron.model.processor.messages import ImageSource, load_image, plain_chat
 from holotron.model.processor.template import ChatTemplate, Message
@@ -40,12 +41,18 @@ class PromptLimits:
 
 @dataclass(frozen=True, slots=True)
 class PromptImage:
-    """An image and its place: `ids[start : start + length]` are its `<image>` tokens, between the two tags."""
+    """An image and its place: `ids[start : start + length]` stand between the two tags. Usually these are its
+    `<image>` tokens, tile after tile; an image that is told as changes has addresses among them (see `deltas`)."""
 
     start: int
     length: int
     tiles: Tensor  # uint8 [n, 3, height, width]
     keys: tuple[bytes, ...]  # one per tile, by content
+    size: tuple[int, int] = (0, 0)  # of the picture before it was cut, (0, 0) where nobody asks
+    runs: tuple[Run, ...] | None = None  # the groups that are shown; None: all
+    places: tuple[int, ...] = ()  # where each run's tokens begin, from `start` on
+    base: bytes | None = None  # key of the screen that the runs change
+    screen: Screen | None = None  # what has been shown after it, where deltas are on
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +117,11 @@ class Processor:
         tools: Sequence[Mapping[str, Any]] | None = None,
         thinking: bool = False,
         add_generation_prompt: bool = True,
+        deltas: Deltas | None = None,
         **variables: Any,
     ) -> Prompt:
-        """A conversation in OpenAI's form to a prompt. Further keywords go to the template."""
+        """A conversation in OpenAI's form to a prompt. `deltas` tells pictures as changes to the one before. Further
+        keywords go to the template."""
         chat = plain_chat(messages, tools, self.tokenizer)
         if len(chat.images) > self.limits.max_images:
             raise InputError(f"the request has {len(chat.images)} images; the limit is {self.limits.max_images}")
@@ -123,7 +132,7 @@ class Processor:
             add_generation_prompt=add_generation_prompt,
             **variables,
         )
-        return self._encode(text, chat.images)
+        return self._encode(text, chat.images, deltas)
 
     # ---------------------------------------------------------------------------------------------- pieces for sessions
 
@@ -133,6 +142,7 @@ class Processor:
         after: Sequence[int],
         tools: Sequence[Mapping[str, Any]] | None = None,
         thinking: bool = False,
+        deltas: Deltas | None = None,
         **variables: Any,
     ) -> Prompt:
         """What to append to a log that ends in a reply: the reply's end, the new messages, the next reply's start.
@@ -146,16 +156,16 @@ class Processor:
         _, found, text = whole.rpartition(REPLY)
         if not found:
             raise ConfigError("the chat template drops the assistant's reply; sessions cannot be continued with it")
-        prompt = self._encode(text, chat.images)
+        prompt = self._encode(text, chat.images, deltas)
         return _without_start(prompt, _already_there(prompt.ids, after, self.tokenizer.eos_ids))
 
     def encode_text(self, text: str, *, control_tokens: bool = False) -> list[int]:
         """Ids of a text. Control tokens written in it are letters unless `control_tokens` says otherwise."""
         return self.tokenizer.encode(text) if control_tokens else self.tokenizer.encode_plain(text)
 
-    def encode_image(self, source: ImageSource) -> Prompt:
+    def encode_image(self, source: ImageSource, deltas: Deltas | None = None) -> Prompt:
         """One image as it stands in a prompt: tag, placeholders, tag; with its tiles."""
-        return self._encode(self.tokenizer.image, [source])
+        return self._encode(self.tokenizer.image, [source], deltas)
 
     def image_tokens(self, width: int, height: int) -> int:
         """What an image of this size will cost, its tags included."""
@@ -169,7 +179,7 @@ class Processor:
             raise InputError("this model reads text only; send no images")
         return self.images
 
-    def _encode(self, text: str, sources: Sequence[ImageSource]) -> Prompt:
+    def _encode(self, text: str, sources: Sequence[ImageSource], deltas: Deltas | None = None) -> Prompt:
         """Tokenise a rendered text and put each image's tokens where the template put its placeholder."""
         tokenizer = self.tokenizer
         if sources:
@@ -196,7 +206,12 @@ class Processor:
             tiles_so_far += len(image.tiles)
             if tiles_so_far > self.limits.max_tiles:
                 raise InputError(f"the images need more than {self.limits.max_tiles} tiles; send fewer or smaller ones")
-            ids.extend([index] * image.length)
+            if deltas is not None:
+                image, told = self._delta(image, deltas)
+                deltas = replace(deltas, screen=image.screen)
+                ids.extend(told)
+            else:
+                ids.extend([index] * image.length)
             self._check_tokens(len(ids))
             images.append(image)
         self._check_tokens(len(ids))
@@ -210,7 +225,24 @@ class Processor:
     def _image(self, pixels: np.ndarray, start: int) -> PromptImage:
         tiles = to_tiles(pixels, self._eyes())
         length = len(tiles) * self._eyes().tokens(*tiles.shape[-2:])
-        return PromptImage(start, length, tiles, tuple(tile_keys(tiles)))
+        return PromptImage(start, length, tiles, tuple(tile_keys(tiles)), size=(pixels.shape[1], pixels.shape[0]))
+
+    def _delta(self, image: PromptImage, deltas: Deltas) -> tuple[PromptImage, list[int]]:
+        """The image told as changes, and its tokens; whole where that is not shorter."""
+        eyes, token = self._eyes(), self.tokenizer.image_id
+        assert token is not None
+        now = Screen(image.size, image.tiles, screen_key(image.size, image.keys))
+        cut = cut_delta(now, deltas, eyes)
+        if cut.runs is None:
+            return replace(image, screen=cut.screen), [token] * image.length
+        columns = image.tiles.shape[-1] // (eyes.patch_size * eyes.downsample)
+        ids, places = self.encode_text(MARK), []
+        for run in cut.runs:
+            ids += self.encode_text(address(run, columns))
+            places.append(len(ids))
+            ids += [token] * run.count
+        told = replace(image, length=len(ids), runs=cut.runs, places=tuple(places), base=cut.base, screen=cut.screen)
+        return told, ids
 
 
 def _already_there(ids: Sequence[int], log: Sequence[int], eos_ids: Collection[int]) -> int:
