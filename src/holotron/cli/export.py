@@ -13,14 +13,24 @@ app = typer.Typer()
 @app.command()
 def export(
     run: Annotated[Path, typer.Argument(help="A run directory.")],
-    out: Annotated[Path, typer.Argument(help="The JSON-lines file to write.")],
+    out: Annotated[Path, typer.Argument(help="The JSON-lines file, or .zip, to write.")],
     dialect: Annotated[str, typer.Option(help="holotron, surfer, tools or compact.")] = "holotron",
     frame: Annotated[str | None, typer.Option(help="Coordinate frame.", show_default="the dialect's")] = None,
     history: Annotated[str, typer.Option(help="append, epoch:TURNS,KEEP or window:IMAGES.")] = "append",
     failures: Annotated[bool, typer.Option("--failures", help="Also episodes that did not succeed.")] = False,
+    also: Annotated[list[Path] | None, typer.Option(help="A further run, for .zip (may be given again).")] = None,
+    part_megabytes: Annotated[int, typer.Option(min=1, help="Size at which a .zip gets a sequel.")] = 60,
 ) -> None:
-    """Write recorded trajectories as chat-formatted SFT data, every reply once, in the words of the chosen dialect."""
+    """Write recorded trajectories as chat-formatted SFT data, every reply once, in the words of the chosen dialect.
+
+    If OUT ends in .zip, the episodes are packed instead, as they are and without loss, to be carried to another
+    machine: recipes take a packed run wherever they take a run directory.
+    """
     from rich.console import Console
+
+    if out.suffix == ".zip":
+        _pack([run, *(also or [])], out, failures, part_megabytes * 1_000_000)
+        return
 
     from holotron.agent.dialects import make_dialect
     from holotron.agent.history import parse_history
@@ -41,3 +51,21 @@ def export(
         console.print(f"left out {episode}: {why}", style="yellow", highlight=False)
     if len(made.skipped) > 5:
         console.print(f"... and {len(made.skipped) - 5} more", style="yellow")
+
+
+def _pack(runs: list[Path], out: Path, failures: bool, part_bytes: int) -> None:
+    from rich.console import Console
+
+    from holotron.rollouts.pack import pack
+
+    with Console(stderr=True).status("packing") as status:
+        parts = pack(
+            runs,
+            out,
+            where=lambda row: failures or bool(row["success"]),
+            part_bytes=part_bytes,
+            on_episode=lambda done: status.update(f"{done} episodes"),
+        )
+    for part in parts:
+        size = f"{part.bytes / 1e6:.1f} MB, {part.bytes / part.steps / 1e3:.2f} KB a step"
+        print(f"{part.path}  ({part.episodes} episodes, {part.steps} steps, {part.frames} frames, {size})")

@@ -14,7 +14,6 @@ rather than remembered.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -29,7 +28,6 @@ from holotron.agent.dialects.base import Dialect
 from holotron.agent.history import History, Turn, parse_history
 from holotron.agent.images import Image
 from holotron.agent.messages import Message
-from holotron.agent.schema import action_to_json
 from holotron.errors import ConfigError, InputError
 from holotron.model.config import ModelConfig
 from holotron.model.processor import Processor, to_tiles
@@ -38,11 +36,11 @@ from holotron.rollouts.records import Row
 from holotron.rollouts.suites import parse_seeds
 from holotron.training.recipe import EpisodeData
 from holotron.training.samples import Sample, TokenSequence
+from holotron.training.shift import shifted
 from holotron.training.stream import CountingProcessor, conversation
-from holotron.types import Action, Completion, Drag, Observation, Reply
+from holotron.types import Completion, Observation, Reply
 
 CIRCLE = 3  # an action repeated so often on one screen draws a warning into the conversation: lessons end before
-_MARGIN = 2.0  # CSS pixels that a shift leaves between a place of interest and the edge
 
 
 class Episodes:
@@ -205,48 +203,3 @@ def _before_trouble(episode: RecordedEpisode) -> RecordedEpisode:
         if seen[step.frame, step.action_json] >= CIRCLE:
             return episode._replace(steps=episode.steps[: place + 1])
     return episode
-
-
-# -------------------------------------------------------------------------------------------------------------- shifts
-
-
-def shifted(
-    episode: RecordedEpisode, frames: dict[int | str, np.ndarray], by: tuple[int, int]
-) -> tuple[RecordedEpisode, dict[int | str, np.ndarray]]:
-    """The episode as it would have been `by` pixels further right and down; itself if an action would fall off."""
-    steps = []
-    for step in episode.steps:
-        height, width = frames[step.frame].shape[:2]
-        x, y = by[0] * step.viewport[0] / width, by[1] * step.viewport[1] / height
-        said, label = step.action, step.label
-        moved = [moved_action(action, x, y) for action in (said, label) if action is not None]
-        if not all(_inside(action, step.viewport) for action in moved):
-            return episode, frames
-        written = [json.dumps(action_to_json(action)) for action in moved]
-        steps.append(step._replace(action_json=written[0], label_json=written[1] if label is not None else None))
-    return episode._replace(steps=tuple(steps)), {frame: _pushed(pixels, *by) for frame, pixels in frames.items()}
-
-
-def moved_action(action: Action, x: float, y: float) -> Action:
-    if isinstance(action, Drag):
-        return Drag(action.x1 + x, action.y1 + y, action.x2 + x, action.y2 + y)
-    if getattr(action, "x", None) is None:
-        return action
-    return replace(action, x=action.x + x, y=action.y + y)  # type: ignore[union-attr, call-arg, operator]
-
-
-def _inside(action: Action, viewport: tuple[int, int]) -> bool:
-    points = [(getattr(action, f"x{n}", None), getattr(action, f"y{n}", None)) for n in ("", "1", "2")]
-    width, height = viewport
-    return all(x is None or (_MARGIN <= x <= width - _MARGIN and _MARGIN <= y <= height - _MARGIN) for x, y in points)
-
-
-def _pushed(pixels: np.ndarray, right: int, down: int) -> np.ndarray:
-    """What comes in at the edges has the colour of the upper left corner."""
-    height, width = pixels.shape[:2]
-    result = np.empty_like(pixels)
-    result[:] = pixels[0, 0]
-    result[max(down, 0) : height + min(down, 0), max(right, 0) : width + min(right, 0)] = pixels[
-        max(-down, 0) : height - max(down, 0), max(-right, 0) : width - max(right, 0)
-    ]
-    return result

@@ -159,8 +159,8 @@ def step_figures(
             for sequence in sample.sequences:
                 for wanted in _learnt_replies(sequence):
                     said = [next(likeliest) for _ in wanted]
-                    texts = [processor.tokenizer.decode(reply[:-1]) for reply in (said, wanted)]
-                    right = said == wanted or (said[-1] == wanted[-1] and nearly(*texts, dialect, near))
+                    text, answer = (processor.tokenizer.decode(reply[:-1]) for reply in (said, wanted))
+                    right = said == wanted or (said[-1] == wanted[-1] and nearly(text, answer, dialect, near))
                     tally.setdefault(sample.name, []).append(right)
     rates = {name: sum(marks) / len(marks) for name, marks in sorted(tally.items())}
     marks = [mark for task in tally.values() for mark in task]

@@ -225,7 +225,7 @@ class AgentPart(Part):
 
     dialect: str = "compact"
     history: str = "append"
-    miniwob: dict[Literal["scale", "crop", "png"], float | bool] = {}  # how it wants to be shown MiniWoB++
+    miniwob: dict[str, float | bool] = {}  # how it wants to be shown MiniWoB++: scale, crop, png
 
 
 class Recipe(Part):

@@ -47,15 +47,15 @@ class _Bucket(NamedTuple):
 
     tokens_t: Tensor | None  # their tokens in the batch; None: all of them, in order
     place_t: Tensor  # where those sit when every sequence is filled up to `longest`
-    count: int
+    sequences: int
     longest: int
 
     def take(self, t: Tensor) -> Tensor:
         mine = t if self.tokens_t is None else t.index_select(0, self.tokens_t)
-        room = self.count * self.longest
+        room = self.sequences * self.longest
         if len(mine) < room:
             mine = mine.new_zeros(room, *mine.shape[1:]).index_copy(0, self.place_t, mine)
-        return mine.unflatten(0, (self.count, self.longest)).transpose(1, 2)
+        return mine.unflatten(0, (self.sequences, self.longest)).transpose(1, 2)
 
     def give(self, t: Tensor) -> Tensor:
         t = t.transpose(1, 2).flatten(0, 1)

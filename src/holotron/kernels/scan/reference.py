@@ -157,8 +157,8 @@ class _Bucket(NamedTuple):
     """Sequences that are cut into similar numbers of chunks: each into at most twice as many as another."""
 
     chunks_b: Tensor | None  # their chunks in the batch; None: all of them, in order
-    place_b: Tensor  # where those sit in a table of `count` sequences x `longest` chunks
-    count: int
+    place_b: Tensor  # where those sit in a table of `sequences` x `longest` chunks
+    sequences: int
     longest: int
 
 
@@ -188,8 +188,8 @@ def _states_before(added_cHPN: Tensor, log_decay_cH: Tensor, lengths: tuple[int,
         if before is None:
             before = torch.zeros_like(added_cHPN)
         if bucket.longest > 1:
-            mine = (t.index_select(0, bucket.chunks_b) for t in (added_cHPN, log_decay_cH))
-            before = before.index_copy(0, bucket.chunks_b, _states_in_table(*mine, bucket))
+            added, log_decay = added_cHPN[bucket.chunks_b], log_decay_cH[bucket.chunks_b]
+            before = before.index_copy(0, bucket.chunks_b, _states_in_table(added, log_decay, bucket))
     assert before is not None
     return before
 
@@ -200,7 +200,7 @@ def _states_in_table(added_cHPN: Tensor, log_decay_cH: Tensor, bucket: _Bucket) 
         return torch.zeros_like(added_cHPN)
 
     def table(t: Tensor) -> Tensor:
-        room = t.new_zeros(bucket.count * longest, *t.shape[1:])
+        room = t.new_zeros(bucket.sequences * longest, *t.shape[1:])
         return room.index_copy(0, bucket.place_b, t).unflatten(0, (-1, longest))
 
     own = table(log_decay_cH).transpose(1, 2)  # S H k
@@ -209,7 +209,7 @@ def _states_in_table(added_cHPN: Tensor, log_decay_cH: Tensor, bucket: _Bucket) 
     earlier = torch.ones(longest, longest, dtype=torch.bool, device=gap.device).tril_(-1)
     weight = gap.masked_fill(~earlier, -torch.inf).exp()
     states = weight @ table(added_cHPN.flatten(2)).transpose(1, 2)  # S H k PN
-    states = states.transpose(1, 2).reshape(bucket.count * longest, log_decay_cH.shape[1], -1)
+    states = states.transpose(1, 2).reshape(bucket.sequences * longest, log_decay_cH.shape[1], -1)
     return states.index_select(0, bucket.place_b).unflatten(2, added_cHPN.shape[2:])
 
 
