@@ -15,6 +15,7 @@ from holotron.agent.policies.engine import EnginePolicy
 from holotron.engine.api import EngineConfig, SamplingParams
 from holotron.engine.engine import Engine
 from holotron.model.loading import load_model
+from holotron.model.processor import Deltas
 from holotron.types import Outcome, Task
 from tests.agent.toy import ButtonEnvironment
 
@@ -81,3 +82,18 @@ def test_schema_constrained_replies_are_valid(engine):
 def test_unconstrained_nonsense_is_fed_back(engine):
     trajectory = play(engine, "holotron", "append", steps=2, constrained=False)
     assert all("JSON" in step.reply.error for step in trajectory.steps)
+
+
+@pytest.mark.parametrize("history", ["append", "window:2"])
+def test_screenshots_can_be_told_as_changes(engine, history):
+    plain, told = play(engine, "compact", history), play(engine, "compact", history, deltas=Deltas())
+    sizes = [step.reply.completion.prompt_tokens for step in told.steps]
+    whole = [step.reply.completion.prompt_tokens for step in plain.steps]
+    assert sizes[0] == whole[0]  # the first screen is shown whole
+    assert len(sizes) >= 2
+    assert sizes[1] < whole[1] - 5
+    assert all(step.reply.error == "" for step in told.steps)
+    if history == "append":
+        for before, now in itertools.pairwise(told.steps):
+            done = before.reply.completion
+            assert now.reply.completion.cached_tokens >= done.prompt_tokens + done.generated_tokens - 2

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from holotron.agent.policies.random import RandomPolicy
-from holotron.agent.profiles import Profile, profile_for, write_profile
+from holotron.agent.profiles import Profile, profile_for, read_profile, write_profile
 from holotron.errors import ConfigError
 from holotron.evals.miniwob_solver import SolverPolicy
 from holotron.evals.policies import PolicyChoice, make_policy
@@ -80,3 +80,13 @@ def test_policies_from_words():
         }
         assert described["history"] == "append"
         assert described["sampling"]["temperature"] == 0.5
+
+
+def test_a_model_trained_with_screenshot_deltas_says_so(tmp_path):
+    write_profile(tmp_path, Profile("compact", deltas=0))
+    assert read_profile(tmp_path / "agent.json").deltas == 0
+    write_profile(tmp_path, Profile("compact"))
+    assert "deltas" not in (tmp_path / "agent.json").read_text()
+    (tmp_path / "agent.json").write_text('{"deltas": true}')
+    with pytest.raises(ConfigError, match="tolerance"):
+        read_profile(tmp_path / "agent.json")

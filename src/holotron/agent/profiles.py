@@ -4,8 +4,9 @@ A checkpoint says so itself in a file `agent.json` beside its weights:
 
     {"dialect": "compact", "frame": "cells", "history": "append", "miniwob": {"scale": 2, "crop": true, "png": true}}
 
-`miniwob` is how it was shown MiniWoB++ in training, and wants to be shown it again. For the published families, which
-do not carry that file, the name decides. Whatever the user says wins over both.
+`miniwob` is how it was shown MiniWoB++ in training, and wants to be shown it again; `"deltas": 0` asks for screenshots
+told as changes. For the published families, which do not carry that file, the name decides. Whatever the user says wins
+over both.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class Profile:
     frame: str | None = None  # None: the dialect's own
     history: str = "window:3"
     miniwob: Mapping[str, Any] = field(default_factory=dict)  # scale, crop, png; see `holotron eval miniwob`
+    deltas: int | None = None  # tolerance of screenshot deltas, for a model trained with them; None: off
 
     def make_dialect(self, actions: Sequence[str] | None = None) -> Dialect:
         return make_dialect(self.dialect, frame=self.frame, actions=actions)
@@ -72,6 +74,8 @@ def read_profile(path: Path) -> Profile:
         profile = Profile(**values)
         profile.make_dialect()
         profile.make_history()
+        if not (profile.deltas is None or (type(profile.deltas) is int and 0 <= profile.deltas <= 255)):
+            raise ConfigError(f"deltas is a tolerance from 0 to 255, or absent; found {profile.deltas!r}")
     except (ValueError, TypeError, ConfigError) as error:
         raise ConfigError(f"{path}: {error}") from None
     return profile
@@ -79,5 +83,5 @@ def read_profile(path: Path) -> Profile:
 
 def write_profile(folder: Path, profile: Profile) -> None:
     """Let a checkpoint say what it speaks."""
-    values = asdict(profile)
-    (folder / FILE).write_text(json.dumps({key: value for key, value in values.items() if value}, indent=2) + "\n")
+    values = {key: value for key, value in asdict(profile).items() if value not in (None, {})}
+    (folder / FILE).write_text(json.dumps(values, indent=2) + "\n")

@@ -107,6 +107,7 @@ def _engine(choice: PolicyChoice, actions: Sequence[str]) -> Policy:
     from holotron.engine.api import SamplingParams
     from holotron.engine.engine import Engine
     from holotron.model.loading import load_model, resolve
+    from holotron.model.processor import Deltas
 
     found = resolve(choice.spec)
     profile = choice.profile(choice.spec, found if isinstance(found, Path) else None)
@@ -120,5 +121,6 @@ def _engine(choice: PolicyChoice, actions: Sequence[str]) -> Policy:
         sampling=SamplingParams(temperature=choice.temperature, max_tokens=choice.max_tokens, seed=choice.seed),
         constrained=choice.constrained,
         thinking=choice.thinking,
+        deltas=None if profile.deltas is None else Deltas(profile.deltas),
         owns_engine=True,
     )

@@ -26,7 +26,7 @@ from holotron.types import Completion, Task
 if TYPE_CHECKING:
     from holotron.engine.aio import AsyncSession
     from holotron.engine.engine import Engine
-    from holotron.model.processor import Processor, Prompt
+    from holotron.model.processor import Deltas, Processor, Prompt
 
 T = TypeVar("T")
 
@@ -42,9 +42,11 @@ class EnginePolicy:
         sampling: SamplingParams | None = None,
         constrained: bool = True,
         thinking: bool = False,
+        deltas: Deltas | None = None,
         owns_engine: bool = False,
     ) -> None:
-        """`constrained`: decode under the dialect's schema or regular expression. `owns_engine`: close it with us."""
+        """`constrained`: decode under the dialect's schema or regular expression. `deltas`: tell screenshots as changes
+        to the one before, for models trained for it. `owns_engine`: close it with us."""
         if engine.processor is None:
             raise ConfigError("an agent needs an engine with a processor: it writes text and sends images")
         self.engine = engine
@@ -54,6 +56,7 @@ class EnginePolicy:
         self.sampling = sampling or SamplingParams(temperature=0.0)
         self.constrained = constrained
         self.thinking = thinking
+        self.deltas = deltas
         self._owns_engine = owns_engine
 
     @property
@@ -69,6 +72,7 @@ class EnginePolicy:
             "sampling": asdict(self.sampling),
             "constrained": self.constrained,
             "thinking": self.thinking,
+            "deltas": self.deltas.tolerance if self.deltas is not None else None,
         }
 
     @property
@@ -98,7 +102,9 @@ class EnginePolicy:
 
     def chat(self) -> EngineChat:
         """The engine's side of a new episode."""
-        return EngineChat(self.engine, self.sampling, constrained=self.constrained, thinking=self.thinking)
+        return EngineChat(
+            self.engine, self.sampling, constrained=self.constrained, thinking=self.thinking, deltas=self.deltas
+        )
 
     async def close(self) -> None:
         if self._owns_engine:
@@ -110,7 +116,13 @@ class EngineChat:
     for those who need more than replies: a trainer forks sessions and keeps every token."""
 
     def __init__(
-        self, engine: Engine, sampling: SamplingParams, *, constrained: bool = True, thinking: bool = False
+        self,
+        engine: Engine,
+        sampling: SamplingParams,
+        *,
+        constrained: bool = True,
+        thinking: bool = False,
+        deltas: Deltas | None = None,
     ) -> None:
         assert engine.processor is not None
         self.engine = engine
@@ -118,6 +130,8 @@ class EngineChat:
         self.sampling = sampling
         self.constrained = constrained
         self.thinking = thinking
+        self.deltas = deltas
+        self._seen = deltas  # with the screen that the session's log ends with
         self._session: AsyncSession | None = None
         self._known: list[Message] = []  # in the session's log, which goes on with the last reply
         self._last: tuple[int, ...] = ()  # the last reply's tokens
@@ -129,6 +143,7 @@ class EngineChat:
         except (InputError, EngineStopped) as error:
             raise PolicyError(f"the engine refused: {error}") from error
         self._known, self._last = list(messages), result.tokens
+        self._seen = self._seen.after(prompt) if self._seen is not None else None
         self.heard(prompt, result)
         return _completion(result, prompt.opens_reasoning, output, images)
 
@@ -157,13 +172,16 @@ class EngineChat:
         if self._session is not None and fresh is not None and fresh[0].role == "assistant" and len(fresh) > 1:
             new = fresh[1:]  # our own reply is in the log already, as the very tokens that were sampled
             prompt = await self._on_worker(
-                lambda: self._processor.bridge([_plain(m) for m in new], self._last, tools, self.thinking)
+                lambda: self._processor.bridge(
+                    [_plain(m) for m in new], self._last, tools, self.thinking, deltas=self._seen
+                )
             )
             await self._session.append(prompt)
             return self._session, prompt, count_images(new)
         await self.close()
+        self._seen = self.deltas
         prompt = await self._on_worker(
-            lambda: self._processor.render([_plain(m) for m in messages], tools, self.thinking)
+            lambda: self._processor.render([_plain(m) for m in messages], tools, self.thinking, deltas=self.deltas)
         )
         self._session = await self.begin(prompt)
         return self._session, prompt, count_images(messages)
