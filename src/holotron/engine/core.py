@@ -391,6 +391,7 @@ class Core:
         self.land()
         if load_weights(self.model, tensors):
             self.vision.clear()
+        self.runner.forget_graphs()
         self.sessions.version += 1
         while self.sessions.evict():
             pass

@@ -84,6 +84,7 @@ class Graphs:
     def clear(self) -> None:
         torch.cuda.synchronize(self._model.device)  # one of them may be running
         self._recordings.clear()
+        self._pool = torch.cuda.graph_pool_handle()  # a pool is gone with the last graph in it
 
     @property
     def captured(self) -> list[int]:

@@ -144,7 +144,7 @@ def _masked(raw_BV: Tensor, never: Tensor | None, allowed: dict[int, Tensor]) ->
     vocab = raw_BV.shape[-1]
     masked = raw_BV.clone()
     if never is not None:
-        masked[:, never] = -torch.inf
+        masked.index_fill_(1, never, -torch.inf)  # assigning a number by index would wait for the device
     if allowed:
         rows = _column(list(allowed), np.int64, raw_BV.device)[:, 0]
         (words,) = upload([np.stack([mask.numpy() for mask in allowed.values()])], raw_BV.device)

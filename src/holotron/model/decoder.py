@@ -108,7 +108,8 @@ class Decoder(nn.Module):
         replay = cache.replay if cache is not None else None
         if cache is not None and replay is not None and layout.num_prefills:
             flush(cache.ssm_RLHPN, replay, layout.rows_S[layout.num_decodes :])
-            replay.count_R[layout.marks.row_m.long()] = 0
+            if layout.snapshots:
+                replay.count_R.index_fill_(0, layout.marks.row_m.long(), 0)
         for layer, (letter, slot) in zip(self.backbone.layers, self._slot, strict=True):
             memory: Any = None
             if cache is not None and slot >= 0:

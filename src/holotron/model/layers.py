@@ -102,6 +102,7 @@ class Mamba2(nn.Module):
         self.dt_bias = nn.Parameter(torch.zeros(config.heads))
         self.norm = RMSNorm(config.inner, eps)
         self.out_proj = Projection(config.inner, hidden)
+        self._rates: tuple[tuple[Any, ...], Tensor] | None = None
 
     @property
     def quantized(self) -> bool:
@@ -117,6 +118,16 @@ class Mamba2(nn.Module):
                 parameter.data = before.to(device=parameter.device, dtype=torch.float32)
         return self
 
+    def _decay_rates(self) -> Tensor:
+        """-exp(A_log). Outside of training it is computed once, until the parameter changes."""
+        if torch.is_grad_enabled() or self.A_log.is_inference():
+            return -torch.exp(self.A_log)
+        key = (self.A_log._version, self.A_log.data_ptr(), self.A_log.dtype)
+        if self._rates is None or self._rates[0] != key:
+            with torch.inference_mode(False):
+                self._rates = (key, -torch.exp(self.A_log.detach()))
+        return self._rates[1]
+
     def forward(
         self, x_TD: Tensor | Quantized, layout: Layout, cache: tuple[Tensor, Tensor, Ring | None] | None
     ) -> Tensor:
@@ -129,7 +140,7 @@ class Mamba2(nn.Module):
             x.unflatten(-1, (c.heads, c.head_dim)),
             dt_TH,
             self.dt_bias,
-            -torch.exp(self.A_log),
+            self._decay_rates(),
             B.unflatten(-1, (c.groups, c.state)),
             C.unflatten(-1, (c.groups, c.state)),
             self.D,

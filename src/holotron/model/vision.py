@@ -38,7 +38,8 @@ class PatchGenerator(nn.Module):
         key = (rows, columns, table._version, table.data_ptr())
         if key not in self._resampled:
             self._resampled = {k: v for k, v in self._resampled.items() if k[2:] == key[2:]}
-            self._resampled[key] = self._resample(rows, columns)
+            with torch.inference_mode(False):
+                self._resampled[key] = self._resample(rows, columns).detach()
         return self._resampled[key]
 
     def _resample(self, rows: int, columns: int) -> Tensor:

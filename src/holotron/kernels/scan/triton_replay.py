@@ -316,4 +316,4 @@ def flush(state_RLHPN: Tensor, replay: Replay, rows_S: Tensor) -> None:
         TILE,
         num_warps=4,
     )
-    replay.count_R[rows_S.long()] = 0
+    replay.count_R.index_fill_(0, rows_S.long(), 0)  # assigning a number by index would wait for the device
