@@ -31,6 +31,7 @@ import holotron.kernels.linear.reference as linear_reference
 import holotron.kernels.linear.triton as linear_triton
 import holotron.kernels.norm.reference as norm_reference
 import holotron.kernels.norm.triton as norm_triton
+import holotron.kernels.norm.triton_layer as layer_triton
 import holotron.kernels.rotary.reference as rotary_reference
 import holotron.kernels.rotary.triton as rotary_triton
 import holotron.kernels.scan.reference as scan_reference
@@ -152,6 +153,12 @@ def check_norms(bench: Bench) -> Iterator[Result]:
         assert isinstance(started, Tensor)
         reference = norm_reference.rms_norm(x.double(), weight.double(), 1e-5)
         yield f"add_rms_norm without residual {dtype}", error(started, reference), TOLERANCE[dtype]
+        bias = torch.randn_like(weight)
+        normed, total = layer_triton.add_layer_norm(x, residual, weight, bias, 1e-6)
+        wide = [t.double() for t in (total, weight, bias)]
+        reference, _ = norm_reference.add_layer_norm(wide[0], None, wide[1], wide[2], 1e-6)
+        yield f"add_layer_norm {dtype}", error(normed, reference), TOLERANCE[dtype]
+        yield f"add_layer_norm sum {dtype}", error(total, x + residual), 0.0
         heads = bench.normal(9, 3, s.attention_dim, dtype=dtype)
         weight = bench.normal(s.attention_dim, dtype=dtype, shift=1.0)
         reference = norm_reference.rms_norm(heads.double(), weight.double(), 1e-5)

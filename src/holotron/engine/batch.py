@@ -17,7 +17,9 @@ from torch import Tensor
 
 from holotron.engine.blocks import Pools
 from holotron.engine.log import TileSpan
+from holotron.engine.memory import Memory
 from holotron.engine.scheduler import Piece
+from holotron.engine.sequence import Sequence as Stream
 
 
 @dataclass(slots=True)
@@ -34,26 +36,45 @@ class Batch:
     shown: list[tuple[int, TileSpan]]  # where in the batch each stretch of a tile goes
 
 
-def decode_batch(pieces: Sequence[Piece], pools: Pools, size: int, width: int, pad: tuple[int, int]) -> Batch:
-    """Decodes filled up to `size`; what is filled in reads and writes the row and the page in `pad`. `width` pages are
-    in the table, of which those beyond a sequence's own are never read and hold anything."""
-    count = len(pieces)
-    sequences = [piece.request.sequence for piece in pieces]
+class Tables:
+    """The page tables of the last batch of decodes. Most of the next one's are the same: only others are copied."""
+
+    def __init__(self, size: int, width: int, padding: int) -> None:
+        """Rows that fill up a batch have one page, `padding`. Entries beyond a sequence's own pages are never read."""
+        self._table = np.zeros((size, width), np.int32)
+        self._stamps: list[int] = []
+        self._padding = padding
+
+    def of(self, memories: list[Memory], size: int) -> np.ndarray:
+        stamps = [memory.stamp for memory in memories]
+        if stamps != self._stamps:
+            for n, memory in enumerate(memories):
+                if n >= len(self._stamps) or stamps[n] != self._stamps[n]:
+                    self._table[n, : len(memory.pages)] = memory.table
+            self._table[len(memories) :, 0] = self._padding
+            self._stamps = stamps
+        return self._table[:size]
+
+
+def decode_batch(
+    sequences: list[Stream], pools: Pools, size: int, tables: Tables | None, padding: tuple[int, int]
+) -> Batch:
+    """Decodes filled up to `size`; what is filled in reads and writes the row and the page in `padding`."""
+    count = len(sequences)
+    memories = [sequence.memory for sequence in sequences]
     context = np.zeros(size, np.int32)
-    context[:count] = [sequence.memory.length for sequence in sequences]
-    row = np.full(size, pad[0], np.int32)
-    row[:count] = [sequence.memory.row for sequence in sequences]
+    context[:count] = [memory.length for memory in memories]
+    row = np.full(size, padding[0], np.int32)
+    if pools.has_state:
+        row[:count] = [memory.row for memory in memories]
     source = np.full(size, -1, np.int64)
     source[:count] = [sequence.source for sequence in sequences]
     ids = np.zeros(size, np.int64)
-    ids[:count] = [0 if s.promised else s.log.ids[s.memory.length] for s in sequences]
+    if (source[:count] < 0).any():
+        ids[:count] = [0 if s.promised else s.log.ids[s.memory.length] for s in sequences]
     table, slot = np.empty((0, 0), np.int32), np.empty(0, np.int64)
-    if pools.has_attention:
-        table = np.empty((size, width), np.int32)
-        table[count:, 0] = pad[1]
-        for n, sequence in enumerate(sequences):
-            pages = sequence.memory.table
-            table[n, : len(pages)] = pages
+    if tables is not None:
+        table = tables.of(memories, size)
         page, within = np.divmod(context, pools.page_size)
         slot = table[np.arange(size), page].astype(np.int64) * pools.page_size + within
     length = np.ones(size, np.int32)

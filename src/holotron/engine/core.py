@@ -7,7 +7,6 @@ the whole loop. `sessions` keeps the books, `scheduler` decides, `runner` comput
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -125,30 +124,32 @@ class Core:
 
     def _launch(self, plan: Plan) -> Flight | None:
         """Start the network, book what it writes, take the snapshots due here."""
-        flight = Flight(plan.all, self.version)
+        flight, version = Flight(plan.all, self.version), self.version
+        pieces, due = plan.pieces, flight.due
         try:
-            if plan.pieces:
-                flight.hidden_SD = self.runner.run(plan.pieces)
+            if pieces:
+                flight.hidden_SD = self.runner.run(pieces)
         except Exception as error:
             self._give_up([piece.request for piece in plan.all], error)
             return None
-        for n, piece in enumerate(plan.pieces):
-            request, sequence = piece.request, piece.request.sequence
+        for n, piece in enumerate(pieces):
+            request = piece.request
+            sequence = request.sequence
             end = piece.start + piece.count
-            sequence.memory.wrote(end, self.version)
+            sequence.memory.wrote(end, version)
             sequence.service += piece.count
             if piece.start < request.prompt:
                 computed = min(end, request.prompt) - piece.start
                 request.computed += computed
                 self._totals.computed_tokens += computed
-            complete = sequence.pending == 0
-            for place in sequence.wanted():
-                if place.position == end:
-                    sequence.memory.hidden = flight.vector(n)
-                    self.sessions.keep(sequence, place)
-            if complete:
+            if end <= request.prompt:  # nobody asks for snapshots further on
+                for place in sequence.wanted():
+                    if place.position == end:
+                        sequence.memory.hidden = flight.vector(n)
+                        self.sessions.keep(sequence, place)
+            if end == len(sequence.log.ids) + sequence.promised:
                 sequence.promised += 1
-                flight.due.append((request, n))
+                due.append((request, n))
         for piece in plan.waiting_to_sample:
             piece.request.sequence.promised += 1
             flight.due.append((piece.request, -1))
@@ -163,7 +164,7 @@ class Core:
                 continue
             if len(request.events) >= request.params.max_tokens:
                 self.finish(request, "length")  # nothing was asked for but to compute the prompt
-            elif len(sequence.log) > sequence.memory.length:
+            elif len(sequence.log.ids) > sequence.memory.length:
                 sequence.break_promise()  # a grammar has forced tokens meanwhile: the next choice comes after those
             else:
                 wanted.append((request, n))
@@ -203,24 +204,25 @@ class Core:
             self._flight = None
             self._give_up([piece.request for piece in [*flight.pieces, *later]], error)
             return
-        if sampled is not None:
-            for request, token, logprob, top in zip(
-                flight.sampled, sampled.tokens, sampled.logprobs, sampled.top, strict=True
-            ):
-                if not request.done:
-                    sequence = request.sequence
-                    sequence.promised -= 1
-                    if not sequence.promised:
-                        sequence.source = -1
-                    self._accept(request, token, logprob, top, flight.version)
-        for piece in flight.pieces:
-            request = piece.request
+        if sampled is None:
+            return
+        version = flight.version
+        for request, token, logprob, top in zip(
+            flight.sampled, sampled.tokens, sampled.logprobs, sampled.top, strict=True
+        ):
+            if request.done:
+                continue
+            sequence = request.sequence
+            sequence.promised -= 1
+            if not sequence.promised:
+                sequence.source = -1
+            self._accept(request, token, logprob, top, version)
             if request.fresh:
                 request.deliver(request.take_fresh(), None)
 
     def _accept(self, request: Request, token: int, logprob: float, top: TopLogprobs, version: int) -> None:
         """A token was chosen; with a grammar, more may follow from it without a choice."""
-        if math.isnan(logprob):
+        if logprob != logprob:  # not a number
             request.sequence.break_promise()
             request.sequence.memory.release()  # whatever it remembers is not a number either
             self.finish(request, "error", error=HolotronError("the network computed NaN for this session"))
@@ -257,7 +259,7 @@ class Core:
         self._totals.forced_tokens += forced
         ends = token in params.stop_token_ids or (token in self.eos and not params.ignore_eos)
         text, stop = (request.text.finish(), None) if ends else request.text.push(token)
-        last = len(request.events) + 1 >= params.max_tokens or len(sequence.log) >= self.context_limit
+        last = len(request.events) + 1 >= params.max_tokens or len(sequence.log.ids) >= self.context_limit
         if last and not ends and stop is None:
             text += request.text.finish()
         request.add(TokenEvent(token, text, logprob, version, forced, top))

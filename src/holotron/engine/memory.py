@@ -9,14 +9,18 @@ A memory is only a cache of its log. Dropping it loses time, never content.
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 from torch import Tensor
 
 from holotron.engine.blocks import Block, Demand, Pool, Pools
 
+_stamps = itertools.count(1)
+
 
 class Memory:
-    __slots__ = ("_pools", "_table", "hidden", "length", "newest", "oldest", "pages", "pinned", "state")
+    __slots__ = ("_pools", "_table", "hidden", "length", "newest", "oldest", "pages", "pinned", "stamp", "state")
 
     def __init__(self, pools: Pools) -> None:
         self._pools = pools
@@ -27,6 +31,7 @@ class Memory:
         self.pinned = False
         self.oldest = self.newest = -1  # versions of the weights that wrote it; -1: none yet
         self._table = np.zeros(0, np.int32)  # device slots of the pages, while pinned
+        self.stamp = 0  # another one whenever the table has changed; no two tables share one
 
     # --------------------------------------------------------------------------------------------- sharing, releasing
 
@@ -108,6 +113,7 @@ class Memory:
         for page in sorted(self.pages, key=lambda page: not page.on_device):
             self._pools.pages.pin(page)
         self._table = np.array([page.slot for page in self.pages], np.int32)
+        self.stamp = next(_stamps)
 
     def unpin(self) -> None:
         """Allow it to be moved to the host when others need the room."""
@@ -134,6 +140,7 @@ class Memory:
                 self._table = np.resize(self._table, 2 * len(self.pages))
             for n in range(len(self.pages) - missing, len(self.pages)):
                 self._table[n] = self.pages[n].slot
+        self.stamp = next(_stamps)
         self.hidden = None
 
     def wrote(self, upto: int, version: int) -> None:

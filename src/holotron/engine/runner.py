@@ -16,10 +16,11 @@ import torch
 from torch import Tensor
 
 from holotron.engine.api import EngineConfig
-from holotron.engine.batch import Batch, decode_batch, fed_back, mixed_batch
+from holotron.engine.batch import Batch, Tables, decode_batch, fed_back, mixed_batch
 from holotron.engine.blocks import Pools
 from holotron.engine.graphs import Graphs, bucket_sizes, capturable
 from holotron.engine.scheduler import Piece
+from holotron.engine.sequence import Sequence as Stream
 from holotron.engine.vision import VisionCache
 from holotron.kernels.layout import Layout, upload
 from holotron.model.model import Holotron
@@ -38,13 +39,14 @@ class Runner:
         self._sizes = bucket_sizes(config.max_running) if pools.padding is not None else []
         self._most_pages = pools.pages_for(context_limit + 1)
         self._width = min(NARROWEST, self._most_pages)  # of the page tables of decodes; grows with the contexts
+        self._tables: Tables | None = None
         self._graphs = Graphs(model, pools, self._sampled) if self._sizes and capturable(model, pools) else None
 
     def run(self, pieces: Sequence[Piece]) -> Tensor:
         """Write the pieces into their memories; the final vector of each piece's last token, [S, D], which is valid
         until the next call."""
-        if self._sizes and all(piece.count == 1 and piece.start > 0 for piece in pieces):
-            return self._decode(pieces)[: len(pieces)]
+        if self._sizes and pieces[-1].count == 1 and all(piece.count == 1 and piece.start > 0 for piece in pieces):
+            return self._decode([piece.request.sequence for piece in pieces])[: len(pieces)]
         batch = mixed_batch(pieces, self._pools)
         hidden_TD = self._forward(batch)
         if len(batch.id_T) == len(pieces):
@@ -69,16 +71,23 @@ class Runner:
         if self._graphs is not None:
             self._graphs.clear()
 
-    def _decode(self, pieces: Sequence[Piece]) -> Tensor:
+    def _decode(self, sequences: list[Stream]) -> Tensor:
         assert self._pools.padding is not None
-        size = next(size for size in self._sizes if size >= len(pieces))
-        pages = max(len(piece.request.sequence.memory.pages) for piece in pieces)
-        if pages > self._width:
-            while pages > self._width:
-                self._width = min(2 * self._width, self._most_pages)
-            self.forget_graphs()
-        batch = decode_batch(pieces, self._pools, size, self._width, self._pools.padding)
+        size = next(size for size in self._sizes if size >= len(sequences))
+        if self._pools.has_attention:
+            self._widen(max([len(sequence.memory.pages) for sequence in sequences]))
+        batch = decode_batch(sequences, self._pools, size, self._tables, self._pools.padding)
         return self._graphs.run(batch) if self._graphs is not None else self._forward(batch)
+
+    def _widen(self, pages: int) -> None:
+        """Make the tables of decodes wide enough. Graphs have their width built in."""
+        if self._tables is not None and pages <= self._width:
+            return
+        while pages > self._width:
+            self._width = min(2 * self._width, self._most_pages)
+        assert self._pools.padding is not None
+        self._tables = Tables(self._sizes[-1], self._width, self._pools.padding[1])
+        self.forget_graphs()
 
     def _forward(self, batch: Batch) -> Tensor:
         layout, ids_T, source_D = self._put(batch)

@@ -77,6 +77,7 @@ class Scheduler:
         self._evict = evict
         self.waiting: dict[Request, None] = {}
         self.running: dict[Request, None] = {}
+        self._order: list[Request] | None = None
         self.preemptions = 0
         self._arrivals = 0
         self._floor = 0.0
@@ -96,6 +97,7 @@ class Scheduler:
         """It has ended, however it did. Its memory is free to move from now on."""
         if request in self.running:
             del self.running[request]
+            self._order = None
             request.sequence.memory.unpin()
         else:
             del self.waiting[request]
@@ -112,7 +114,7 @@ class Scheduler:
     def plan(self) -> Plan:
         plan = Plan()
         self._admit(plan)
-        order = sorted(self.running, key=lambda request: request.order)
+        order = self._in_order()
         placed: set[Request] = set()
         budget = self._config.token_budget
         prompts: list[Request] = []
@@ -121,13 +123,19 @@ class Scheduler:
                 continue  # it had to yield to one before it
             sequence = request.sequence
             pending, memory = sequence.pending, sequence.memory
-            if pending > 1 or memory.length == 0:
+            length = memory.length
+            if pending > 1 or length == 0:
                 prompts.append(request)
             elif sequence.promised and self._ends(request):
                 continue  # with the token that is on its way
             elif pending == 0:
-                plan.waiting_to_sample.append(Piece(request, memory.length, 0))
+                plan.waiting_to_sample.append(Piece(request, length, 0))
                 placed.add(request)
+            elif memory.ready(length + 1):  # nearly always
+                memory.hidden = None
+                plan.decodes.append(Piece(request, length, 1))
+                placed.add(request)
+                budget -= 1
             elif self._place(plan, plan.decodes, request, 1, order, placed):
                 budget -= 1
         for request in prompts:
@@ -137,6 +145,12 @@ class Scheduler:
             if self._place(plan, plan.prefills, request, count, order, placed):
                 budget -= count
         return plan
+
+    def _in_order(self) -> list[Request]:
+        """Who runs, least served first. The order changes only when somebody comes or goes."""
+        if self._order is None:
+            self._order = sorted(self.running, key=lambda request: request.order)
+        return self._order
 
     def _admit(self, plan: Plan) -> None:
         if not self.waiting:
@@ -162,6 +176,7 @@ class Scheduler:
                 continue
             del self.waiting[request]
             self.running[request] = None
+            self._order = None
             memory.pin()
             expected += self._expected(request)
             if request.admitted_at is None:
@@ -175,12 +190,7 @@ class Scheduler:
             return False
         memory = request.sequence.memory
         piece = Piece(request, memory.length, count)
-        if memory.ready(piece.end):  # nearly always, when it generates
-            memory.hidden = None
-            to.append(piece)
-            placed.add(request)
-            return True
-        while not self._make_room(memory.demand(piece.end)):
+        while not memory.ready(piece.end) and not self._make_room(memory.demand(piece.end)):
             victim = next((r for r in reversed(order) if r in self.running and r not in placed | {request}), None)
             if victim is not None:
                 self._yield(victim)
@@ -206,6 +216,7 @@ class Scheduler:
     def _yield(self, request: Request) -> None:
         """Back to the queue. Its memory stays as it is, and where it is until somebody needs the room."""
         del self.running[request]
+        self._order = None
         request.sequence.memory.unpin()
         self.waiting[request] = None
 

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from holotron.kernels.norm import add_layer_norm
 from holotron.model.config import ProjectorConfig, VisionConfig
 from holotron.model.layers import RMSNorm
 
@@ -86,17 +87,26 @@ class VisionMLP(nn.Module):
         return self.fc2(F.gelu(self.fc1(x)))
 
 
+class LayerNorm(nn.LayerNorm):
+    def after(self, x: Tensor, stream: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Add x to the residual stream (which x begins, if there is none yet); the normed sum, and the sum."""
+        return add_layer_norm(x, stream, self.weight, self.bias, self.eps)
+
+
 class VisionBlock(nn.Module):
+    """As in the decoder, the residual stream travels beside what is to be added to it next."""
+
     def __init__(self, config: VisionConfig) -> None:
         super().__init__()
-        self.norm1 = nn.LayerNorm(config.hidden, config.eps)
+        self.norm1 = LayerNorm(config.hidden, config.eps)
         self.attn = VisionAttention(config)
-        self.norm2 = nn.LayerNorm(config.hidden, config.eps)
+        self.norm2 = LayerNorm(config.hidden, config.eps)
         self.mlp = VisionMLP(config)
 
-    def forward(self, x: Tensor) -> Tensor:
-        x = x + self.attn(self.norm1(x))
-        return x + self.mlp(self.norm2(x))
+    def forward(self, x: Tensor, stream: Tensor | None) -> tuple[Tensor, Tensor]:
+        normed, stream = self.norm1.after(x, stream)
+        normed, stream = self.norm2.after(self.attn(normed), stream)
+        return self.mlp(normed), stream
 
 
 class VisionTransformer(nn.Module):
@@ -106,10 +116,10 @@ class VisionTransformer(nn.Module):
         self.blocks = nn.ModuleList(VisionBlock(config) for _ in range(config.layers))
 
     def forward(self, pixels_n3HW: Tensor) -> Tensor:
-        x = self.patch_generator(pixels_n3HW)
+        x, stream = self.patch_generator(pixels_n3HW), None
         for block in self.blocks:
-            x = block(x)
-        return x
+            x, stream = block(x, stream)
+        return x if stream is None else x + stream
 
 
 class RadioModel(nn.Module):

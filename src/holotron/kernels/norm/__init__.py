@@ -1,4 +1,5 @@
-"""Root-mean-square norms: plain, fused with the residual sum, and gated over groups as Mamba-2 wants it."""
+"""Root-mean-square norms: plain, fused with the residual sum, and gated over groups as Mamba-2 wants it. And the vision
+tower's LayerNorm, fused with the residual sum."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from holotron.kernels.dispatch import use_cpu, use_triton
 from holotron.kernels.linear.reference import Quantized
 from holotron.kernels.norm import cpu, reference
 
-__all__ = ["add_rms_norm", "gated_rms_norm", "rms_norm"]
+__all__ = ["add_layer_norm", "add_rms_norm", "gated_rms_norm", "rms_norm"]
 
 
 def rms_norm(x: Tensor, weight_D: Tensor, eps: float) -> Tensor:
@@ -45,3 +46,14 @@ def gated_rms_norm(
     if not quantized and use_cpu(y_TD, gate_TD, weight_D):
         return cpu.gated_rms_norm(y_TD, gate_TD, weight_D, groups, eps)
     return reference.gated_rms_norm(y_TD, gate_TD, weight_D, groups, eps, quantized)
+
+
+def add_layer_norm(
+    x: Tensor, residual: Tensor | None, weight_D: Tensor, bias_D: Tensor, eps: float
+) -> tuple[Tensor, Tensor]:
+    """(layer_norm(x + residual), x + residual) over the last dimension. Without a residual yet, x starts the stream."""
+    if use_triton(x, weight_D):
+        from holotron.kernels.norm import triton_layer
+
+        return triton_layer.add_layer_norm(x, residual, weight_D, bias_D, eps)
+    return reference.add_layer_norm(x, residual, weight_D, bias_D, eps)

@@ -41,6 +41,14 @@ def gated_rms_norm(
     return quantize(normed) if quantized else normed.to(gate_TD.dtype)
 
 
+def add_layer_norm(
+    x: Tensor, residual: Tensor | None, weight_D: Tensor, bias_D: Tensor, eps: float
+) -> tuple[Tensor, Tensor]:
+    """Like `add_rms_norm`, with the mean taken off as well and a bias added."""
+    total = x if residual is None else x + residual
+    return F.layer_norm(total, total.shape[-1:], weight_D, bias_D, eps), total
+
+
 def _normed(x_TD: Tensor, weight_D: Tensor, eps: float) -> Tensor:
     x = _at_least_fp32(x_TD)
     return F.rms_norm(x, x.shape[-1:], _at_least_fp32(weight_D), eps)
