@@ -14,6 +14,7 @@ import numpy as np
 from torch import Tensor
 
 from holotron.engine.api import Result
+from holotron.errors import ConfigError
 from holotron.model.processor import Prompt
 from holotron.types import Outcome, Task
 
@@ -78,6 +79,8 @@ def play_of(turns: Sequence[Turn], first_version: int = 0) -> tuple[Play, dict[b
         ids += turn.prompt.ids
         learn += [False] * len(turn.prompt.ids)
         for image in turn.prompt.images:
+            if image.runs is not None:
+                raise ConfigError("screenshot deltas cannot be learnt from in RL yet; turn them off for rollouts")
             keys += image.keys
             tiles |= zip(image.keys, image.tiles, strict=True)
         result = turn.result

@@ -154,10 +154,10 @@ class Rollouts:
             for worker in done - {stop}:
                 worker.result()  # workers end only by failing
         finally:
-            stop.cancel()
-            for worker in workers:
-                worker.cancel()
-            await asyncio.gather(*workers, return_exceptions=True)
+            others = asyncio.all_tasks() - {asyncio.current_task()}  # workers, and evaluations that wait for them
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
             await asyncio.gather(*(group.trunk.close() for group in self._open.values()), return_exceptions=True)
             await pool.close()
 
