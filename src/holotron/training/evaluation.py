@@ -6,13 +6,14 @@ Every suite is a function from a learner to named figures. The samples are made 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
+from torch.utils.data import DataLoader, Dataset
 
 from holotron.agent.coordinates import Screen
 from holotron.agent.dialects import make_dialect
@@ -26,6 +27,7 @@ from holotron.training.distributed import gathered
 from holotron.training.episodes import Episodes
 from holotron.training.generate import greedy
 from holotron.training.learner import Learner
+from holotron.training.mixture import Source
 from holotron.training.reading import Reading, score_reading
 from holotron.training.recipe import Eval, LossEval, ReadingEval, ReplyEval, StepEval
 from holotron.training.samples import Sample, Target, TokenSequence
@@ -38,7 +40,7 @@ _AT_ONCE = 32  # samples per forward pass
 _SEED = 7_777_777  # of held-out samples: no training recipe should use it
 
 
-def make_suite(recipe: Eval, processor: Processor, learner: Learner) -> Suite:
+def make_suite(recipe: Eval, processor: Processor, learner: Learner, workers: int = 0) -> Suite:
     source = open_source(recipe.data, processor, learner.model.config)
     count = recipe.samples if source.size is None else min(recipe.samples, source.size)
     samples: list[Sample] = []
@@ -48,7 +50,7 @@ def make_suite(recipe: Eval, processor: Processor, learner: Learner) -> Suite:
             if isinstance(source, Episodes):
                 samples.extend(source.held_out(count))
             else:
-                samples.extend(source.sample(n, np.random.default_rng([_SEED, n])) for n in range(count))
+                samples.extend(_make(source, count, workers))
         return samples
 
     measure: Callable[[Learner, list[Sample], Processor], dict[str, float]]
@@ -73,6 +75,25 @@ def make_suite(recipe: Eval, processor: Processor, learner: Learner) -> Suite:
         return {f"{recipe.name}/{name}": value for name, value in figures.items()}
 
     return suite
+
+
+def _make(source: Source, count: int, workers: int) -> Iterator[Sample]:
+    """The samples of a suite, by as many processes as make the samples to learn from."""
+    held_out = HeldOut(source, count)
+    for samples in DataLoader(held_out, batch_size=8, num_workers=workers, collate_fn=list):
+        yield from samples
+
+
+class HeldOut(Dataset[Sample]):
+    def __init__(self, source: Source, count: int) -> None:
+        self._source = source
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, n: int) -> Sample:
+        return self._source.sample(n, np.random.default_rng([_SEED, n]))
 
 
 def _batches(learner: Learner, samples: Sequence[Sample]) -> list[Batch]:

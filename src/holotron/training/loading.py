@@ -21,6 +21,10 @@ HEAD_PREFIX = "training."  # of the same tensors in a file of weights
 
 
 def load_learner(recipe: Recipe, device: torch.device) -> tuple[Learner, Processor]:
+    if device.type == "cuda":
+        # cuDNN's attention prepares a plan for every new shape, a good part of a second each; packed batches have new
+        # shapes at every step.
+        torch.backends.cuda.enable_cudnn_sdp(False)
     wanted = recipe.model
     dtype = {"float32": torch.float32, "bfloat16": torch.bfloat16}.get(
         wanted.dtype, torch.bfloat16 if device.type == "cuda" else torch.float32

@@ -1,7 +1,8 @@
 """Labelled pages as samples: what is written on them for the reading loss, and questions about them for the policy.
 
 A question is the first turn of an episode, in the dialect that the policy will be asked in. A dozen of them share a
-picture, which the network then encodes once.
+picture, which the network then encodes once. With `turns` some of them also share a conversation, the later ones asked
+after the answer to the first: a picture is a hundred tokens, a question with its answer less than half of that.
 """
 
 from __future__ import annotations
@@ -60,25 +61,24 @@ class PageSamples:
             found = [question for question in found if question.kind in kinds]
         height, width = page.image.shape[:2]
         screen = Screen((width, height), (round(page.viewport[0]), round(page.viewport[1])))
-        for question in chance.sample(found, min(self._data.questions, len(found))):
-            messages = self.first_turn(question, screen, page.image)
+        asked = chance.sample(found, min(self._data.questions, len(found)))
+        for start in range(0, len(asked), self._data.turns):
+            group = asked[start : start + self._data.turns]
+            messages = self.first_turn(group[0], screen, page.image)
+            for question in group[1:]:
+                messages += self.later_turn(question, screen)
             sequence, _ = conversation(self._processor, messages)
+            first = group[0]
             target = None
-            if question.kind in ("click", "find") and question.box is not None:
-                target = Target(question.box, self._dialect.name, screen.image, screen.viewport)
+            if first.kind in ("click", "find") and first.box is not None:
+                target = Target(first.box, self._dialect.name, screen.image, screen.viewport)
             yield replace(sequence, target=target)
 
     def first_turn(self, question: Question, screen: Screen, image: Any) -> list[dict[str, Any]]:
         """What the dialect shows a policy that is given this question as its task, and the reply to it."""
-        frame = self._dialect.frame
-
-        def point(x: float, y: float) -> str:
-            column, row = point_to_model(frame, screen, x, y)
-            return f"{column:03.0f} {row:03.0f}" if frame is Frame.CELLS else f"({column:g}, {row:g})"
-
         picture = Image(b"", "image/png", screen.image)  # stands for the page; its pixels are filled in below
         turn = Turn(0, Observation(b"", "image/png", screen.image, screen.viewport), picture, screen)
-        task = Task("pages", question.kind, goal=question.worded(point))
+        task = Task("pages", question.kind, goal=self._worded(question, screen))
         messages = self._dialect.messages(task, View((), (Shown(turn, picture),)))
         asked: list[dict[str, Any]] = [
             {
@@ -91,6 +91,22 @@ class PageSamples:
             for message in messages
         ]
         return [*asked, {"role": "assistant", "content": self._dialect.render(question.action(), screen)}]
+
+    def later_turn(self, question: Question, screen: Screen) -> list[dict[str, Any]]:
+        """One more question about the same picture."""
+        return [
+            {"role": "user", "content": self._worded(question, screen) + "\n"},
+            {"role": "assistant", "content": self._dialect.render(question.action(), screen)},
+        ]
+
+    def _worded(self, question: Question, screen: Screen) -> str:
+        frame = self._dialect.frame
+
+        def point(x: float, y: float) -> str:
+            column, row = point_to_model(frame, screen, x, y)
+            return f"{column:03.0f} {row:03.0f}" if frame is Frame.CELLS else f"({column:g}, {row:g})"
+
+        return question.worded(point)
 
 
 class DrawnPages:

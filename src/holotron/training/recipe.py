@@ -63,7 +63,8 @@ class DrawnData(Part):
     # them walks along a stretch of pages of its own.
     lanes: PositiveInt = 1
     held_out: bool = False  # use the fonts that are kept for evaluation, and no others
-    questions: Annotated[int, Field(ge=0)] = 0  # sequences per page; 0 leaves the page to the reading loss
+    questions: Annotated[int, Field(ge=0)] = 0  # per page; 0 leaves the page to the reading loss
+    turns: PositiveInt = 1  # questions in one conversation, asked one after the other about the same picture
     kinds: tuple[Literal["click", "absent", "find", "read"], ...] = ()  # of questions; () is all
     dialect: str = "compact"
 
@@ -75,6 +76,7 @@ class PageData(Part):
     folder: Path
     weight: PositiveFloat = 1.0
     questions: PositiveInt = 8
+    turns: PositiveInt = 1
     kinds: tuple[Literal["click", "absent", "find", "read"], ...] = ()
     dialect: str = "compact"
 

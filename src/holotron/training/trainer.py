@@ -48,7 +48,9 @@ class Trainer:
         shard(self.learner, where)
         self.optimiser = Optimiser(self.learner.named_parameters(), recipe.optimiser)
         self.batches = self._open_batches()
-        self.suites: list[Suite] = [make_suite(e, self.processor, self.learner) for e in recipe.evaluate.suites]
+        self.suites: list[Suite] = [
+            make_suite(e, self.processor, self.learner, recipe.batch.workers) for e in recipe.evaluate.suites
+        ]
         self.checkpoints = Checkpoints(out / "checkpoints", recipe.save.keep, where)
         self.progress = Progress(positions=[0] * where.count)
         if (latest := self.checkpoints.latest()) is not None:
