@@ -48,7 +48,7 @@ def agent(**options: Any) -> Callable[[Loaded, argparse.Namespace], dict[str, An
     """agent-100, with settings of the workload and of the engine."""
 
     def run(loaded: Loaded, args: argparse.Namespace) -> dict[str, Any]:
-        known = {key: options[key] for key in ("history", "picture") if key in options}
+        known = {key: options[key] for key in ("history", "picture", "unchanged", "deltas") if key in options}
         workload = Workload(sessions=args.sessions, steps=args.steps, **known)
         if args.model == "tiny":  # to see that it runs
             known.pop("picture", None)
@@ -107,6 +107,10 @@ ROWS = {
     ),
     "agent-fp8": Row(
         "agent-100, fp8 GEMMs", agent(engine=FP8), "agent_steps_per_second", "steps/s", "10.5", "12.6", "14.3"
+    ),
+    "agent-deltas": Row(
+        "agent-100, 42 % of each screenshot unchanged, screenshot deltas, fp8 GEMMs",
+        agent(unchanged=0.42, deltas=True, engine=FP8), "agent_steps_per_second", "steps/s", "14", "20",
     ),
     "agent-all": Row(
         "agent-100, fp8 GEMMs and KV, replay", agent(engine=ALL), "agent_steps_per_second", "steps/s"

@@ -59,6 +59,34 @@ def test_histories_send_what_they_say() -> None:
     assert sent("epoch") == [(False, 36), (False, 36), (True, 7 + 2 * 41 + 36), (False, 36)]
 
 
+def test_deltas_send_what_has_changed() -> None:
+    w = Workload(unchanged=0.42, deltas=True)
+    # 58 % of the tokens, the mark, and 36 addresses of three signs.
+    assert [w.shown_tokens(step) for step in (0, 1, 5)] == [2304, 1336 + 1 + 108, 1336 + 1 + 108]
+    assert w.longest_context == 1024 + 6 * (96 + 128) + 2304 + 5 * 1445
+    assert 0 < w.ideal_cached_share() < 1
+    assert Workload(unchanged=1.0, deltas=True).shown_tokens(1) == 1
+    assert Workload(unchanged=0.0, deltas=True).shown_tokens(1) == 2304
+    assert Workload(unchanged=0.42).shown_tokens(1) == 2304  # nothing is saved without them
+    with pytest.raises(ConfigError, match="history append"):
+        Workload(deltas=True, history="window")
+    with pytest.raises(ConfigError, match="between 0 and 1"):
+        Workload(unchanged=42)
+
+
+def test_deltas_in_process_with_tokens_and_with_pictures() -> None:
+    tokens = inprocess.measure("tiny", small(unchanged=0.5, deltas=True), device="cpu", engine={"page_size": 16})
+    sizes = {step.number: step.prompt_tokens for step in tokens.steps}
+    assert sizes[0] == 40 + 36
+    assert sizes[1] - sizes[0] == 5 + 6 + (15 + 1 + 3)
+    pictures = small(sessions=1, steps=3, screenshot_tokens=82, picture=(128, 128), unchanged=0.5)
+    whole = inprocess.measure("tiny", pictures, device="cpu", engine={"page_size": 16})
+    told = inprocess.measure("tiny", replace(pictures, deltas=True), device="cpu", engine={"page_size": 16})
+    assert told.steps[0].prompt_tokens == whole.steps[0].prompt_tokens
+    saved = whole.steps[2].prompt_tokens - told.steps[2].prompt_tokens
+    assert 2 * 10 < saved < 2 * 40  # of 80 tokens a screen about half, less the addresses
+
+
 def test_sessions_differ_and_repeat() -> None:
     def first(seed: int, number: int) -> list[int]:
         return Agent(small(seed=seed), number, range(10_000)).next().tokens

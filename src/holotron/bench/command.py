@@ -3,6 +3,7 @@
 holotron bench sessions holotron-12b                                       # agent-100, in this process
 holotron bench sessions --url http://127.0.0.1:8000/v1 --api sessions      # against a server
 holotron bench sessions holotron-12b --against holo2-8b --sweep 1,10,25,50,100 --plot curve.png
+holotron bench sessions holotron-12b --unchanged 0.42 --deltas             # screenshot deltas
 holotron bench sessions tiny --sessions 8 --steps 3 --screenshot 64 --system 32 --generate 16
 """
 
@@ -51,6 +52,8 @@ def parser() -> argparse.ArgumentParser:
     add("--window", type=int, default=default.window, help="screenshots or steps that are kept (%(default)s)")
     add("--epoch", type=int, default=default.epoch_steps, help="steps until an epoch starts over (%(default)s)")
     add("--summary", type=int, default=default.summary_tokens, help="tokens an epoch starts with (%(default)s)")
+    add("--unchanged", type=float, default=default.unchanged, help="share of later screenshots that is as before")
+    add("--deltas", action="store_true", help="send only what has changed of a screenshot")
     add("--temperature", type=float, default=default.temperature)
     add("--seed", type=int, default=default.seed)
 
@@ -84,6 +87,8 @@ def workload_of(args: argparse.Namespace) -> Workload:
         window=args.window,
         epoch_steps=args.epoch,
         summary_tokens=args.summary,
+        unchanged=args.unchanged,
+        deltas=args.deltas,
         temperature=args.temperature,
         seed=args.seed,
     )

@@ -19,6 +19,7 @@ from holotron.engine.log import Log
 from holotron.engine.plan import Planner
 from holotron.model.loading import Loaded, load_model
 from holotron.model.model import Holotron
+from holotron.model.processor import Deltas
 
 _ran_before = False
 MARGIN = 64  # tokens beyond the longest context, so that the last reply ends by its length
@@ -103,7 +104,8 @@ class Driver:
                     if session is not None:
                         await session.close()
                     (session,) = await root.fork()
-                await session.append(*self._parts(agent, sent))
+                deltas = Deltas() if self._workload.deltas and self._workload.picture else None
+                await session.append(*self._parts(agent, sent), deltas=deltas)
                 result = await (await session.generate(self._sampling))
             agent.replied(result.tokens)
             self._record(number, step, time.perf_counter() - started, result)
@@ -114,7 +116,7 @@ class Driver:
         """A step's tokens, or its picture and its text."""
         if self._workload.picture is None:
             return [sent.tokens]
-        return [agent.picture(), sent.tokens[self._workload.screenshot_tokens :]]
+        return [agent.picture(), sent.tokens[len(agent.steps[-1][0]) :]]
 
     async def _stateless(self, prompt: list[int]) -> Result:
         later = self._engine.complete_later(Log(prompt), self._sampling, [None])

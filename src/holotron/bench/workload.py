@@ -9,6 +9,10 @@ What is sent depends on the *history*:
     append   everything stays; a step adds its own tokens                     (a session's natural use)
     window   each step sends anew: all texts, but only the last k screenshots (what most agents do today)
     epoch    append for n steps, then start over from a summary and the last k steps
+
+Of later screenshots a share may be as it was (`unchanged`). With screenshot deltas only the rest is sent, with an
+address for every 64 tokens of the screen: that is how changes were scattered on recorded episodes (see
+docs/screenshot-deltas.md). With real pictures it is the left part that stays, and the processor that cuts them.
 """
 
 from __future__ import annotations
@@ -20,7 +24,11 @@ from typing import Literal
 
 import numpy as np
 
+from holotron.errors import ConfigError
+
 History = Literal["append", "window", "epoch"]
+RUN = 64  # tokens of a screen for each run of changes
+ADDRESS = 3  # tokens before each run
 
 
 @dataclass(frozen=True)
@@ -36,19 +44,36 @@ class Workload:
     epoch_steps: int = 12
     summary_tokens: int = 256  # an epoch starts with one
     picture: tuple[int, int] | None = None  # a real screenshot of this size per step, in place of screenshot tokens
+    unchanged: float = 0.0  # share of every later screenshot that is as before
+    deltas: bool = False  # send only what has changed
     temperature: float = 0.0
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.unchanged <= 1:
+            raise ConfigError(f"the unchanged share of a screenshot is between 0 and 1, not {self.unchanged}")
+        if self.deltas and self.history != "append":
+            raise ConfigError("screenshot deltas are measured with the history append")
 
     @property
     def step_tokens(self) -> int:
         return self.screenshot_tokens + self.text_tokens
+
+    def shown_tokens(self, step: int) -> int:
+        """Screenshot tokens of a step. Whole, if telling the changes would not be shorter."""
+        if not self.deltas or step == 0:
+            return self.screenshot_tokens
+        kept = round(self.screenshot_tokens * (1 - self.unchanged))
+        runs = min(kept, -(-self.screenshot_tokens // RUN))
+        return min(self.screenshot_tokens, 1 + kept + ADDRESS * runs)
 
     @property
     def longest_context(self) -> int:
         """The most tokens a session ever has."""
         turn = self.step_tokens + self.generate_tokens
         if self.history == "append":
-            return self.system_tokens + self.steps * turn
+            saved = 0 if self.picture else sum(self.screenshot_tokens - self.shown_tokens(n) for n in range(self.steps))
+            return self.system_tokens + self.steps * turn - saved
         if self.history == "window":
             dropped = max(0, self.steps - self.window) * self.screenshot_tokens
             return self.system_tokens + self.steps * turn - dropped
@@ -60,7 +85,7 @@ class Workload:
         prompt = computed = 0
         before = self.system_tokens
         for step in range(self.steps):
-            context = self.system_tokens + (step + 1) * self.step_tokens + step * self.generate_tokens
+            context = before + self.shown_tokens(step) + self.text_tokens
             prompt += context
             computed += context - before
             before = context + self.generate_tokens
@@ -88,7 +113,7 @@ class Agent:
     def next(self) -> Sent:
         w, step = self.workload, len(self.steps)
         draw = random.Random(f"{w.seed}/{self.number}/{step}")
-        self.steps.append((self._some(draw, w.screenshot_tokens), self._some(draw, w.text_tokens)))
+        self.steps.append((self._some(draw, w.shown_tokens(step)), self._some(draw, w.text_tokens)))
         screenshot, text = self.steps[-1]
         if w.history == "window" and step > 0:
             return Sent(self._windowed(), anew=True)
@@ -99,10 +124,18 @@ class Agent:
         return Sent([*screenshot, *text], anew=False)
 
     def picture(self) -> np.ndarray:
-        """The screenshot of the last step: noise, so that no two tiles are alike and nothing is found in a cache."""
+        """The screenshot of the last step: noise, so that no two tiles are alike and nothing is found in a cache, but
+        for the part that stays."""
+        picture = self._noise(len(self.steps))
+        stays = round(picture.shape[1] * self.workload.unchanged)
+        if stays and len(self.steps) > 1:
+            picture[:, :stays] = self._noise(1)[:, :stays]
+        return picture
+
+    def _noise(self, step: int) -> np.ndarray:
         assert self.workload.picture is not None
         width, height = self.workload.picture
-        draw = np.random.default_rng([self.workload.seed, self.number, len(self.steps)])
+        draw = np.random.default_rng([self.workload.seed, self.number, step])
         return draw.integers(0, 256, (height, width, 3), np.uint8)
 
     def replied(self, tokens: Sequence[int]) -> None:
