@@ -22,7 +22,7 @@ from torch import Tensor
 
 from holotron.errors import ConfigError, InputError
 from holotron.model.processor import folder
-from holotron.model.processor.deltas import MARK, Deltas, Run, Screen, address, cut_delta, screen_key
+from holotron.model.processor.deltas import MARK, Deltas, Run, Screen, address, cut_delta, screen_key, whole_runs
 from holotron.model.processor.images import ImageLimits, tile_keys, to_tiles
 from holotron.model.processor.messages import ImageSource, load_image, plain_chat
 from holotron.model.processor.template import ChatTemplate, Message
@@ -53,6 +53,13 @@ class PromptImage:
     places: tuple[int, ...] = ()  # where each run's tokens begin, from `start` on
     base: bytes | None = None  # key of the screen that the runs change
     screen: Screen | None = None  # what has been shown after it, where deltas are on
+
+    @property
+    def shown(self) -> tuple[Run, ...]:
+        """What of it enters the stream, in order; with `deltas.shown_rows` that gives a trainer its rows."""
+        if self.runs is not None:
+            return self.runs
+        return whole_runs(len(self.tiles), self.length // len(self.tiles))
 
 
 @dataclass(frozen=True, slots=True)
