@@ -142,6 +142,7 @@ class Setting:
             sessions=recipe.rollouts.sessions,
             group=recipe.rollouts.group,
             straggler=recipe.rollouts.straggler,
+            longest=recipe.update.tokens,
         )
 
     def __enter__(self) -> Setting:
@@ -261,7 +262,15 @@ def test_when_everything_breaks_the_run_stops_and_says_why(start: Path, tmp_path
         Setting(recipe, tmp_path, lambda: TroublePool(always_breaks)) as setting,
         pytest.raises(EnvironmentFault, match="there is no display"),
     ):
-        setting.queue.take(1, 0, timeout=240)
+        setting.rollouts.evaluate([setting.player.task("boxes-1", seed) for seed in range(40)])
+
+
+def test_episodes_that_no_pass_can_hold_are_counted_and_left_out(start: Path, tmp_path: Path):
+    recipe = rl_recipe(start, agent={"constrained": True}, rollouts={"sessions": 4, "group": 2}, update={"tokens": 20})
+    with Setting(recipe, tmp_path) as setting:
+        until(lambda: setting.counts.groups["spoiled"] >= 2)
+        assert setting.counts.too_long >= 4
+        assert len(setting.queue) == 0
 
 
 def test_a_suite_that_cannot_judge_is_refused(start: Path, tmp_path: Path):

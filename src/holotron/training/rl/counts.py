@@ -21,6 +21,7 @@ class Counts:
     sampled_tokens: int = 0
     cached_tokens: int = 0  # read by the engine from what it remembered instead of being computed
     cut: int = 0  # episodes
+    too_long: int = 0  # episodes that no forward pass can hold: played, but not learnt from
     spoiled: int = 0  # episodes, by the environment, three times over
     retries: int = 0
     forks: int = 0  # episodes that began as a fork of their group's first session

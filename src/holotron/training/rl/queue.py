@@ -40,6 +40,13 @@ class GroupQueue:
             self._error = error
             self._changed.notify_all()
 
+    def failure(self) -> BaseException:
+        """Wait until it is known why no more groups will come."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._error is not None)
+            assert self._error is not None
+            return self._error
+
     def take(self, count: int, version: int, timeout: float | None = None) -> list[Group]:
         """The next `count` groups for an update of weights number `version`; after `timeout` seconds what is there."""
         began = time.monotonic()

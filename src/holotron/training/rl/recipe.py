@@ -86,7 +86,8 @@ class ObjectivePart(Part):
 
 class UpdatePart(Part):
     groups: PositiveInt = 8  # of one update
-    tokens: PositiveInt = 16_384  # of one forward pass; an update is as many passes as it takes
+    # Of one forward pass; an update is as many passes as it takes. Longer episodes are not learnt from, and counted.
+    tokens: PositiveInt = 16_384
 
 
 class RlEvalPart(Part):

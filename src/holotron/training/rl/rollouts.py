@@ -17,7 +17,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, TypeVar
@@ -67,7 +67,7 @@ class _Open:
     drawn: Drawn
     trunk: Trunk
     jobs: list[_Job] = field(default_factory=list)
-    rollouts: dict[_Job, Rollout | None] = field(default_factory=dict)  # None: spoiled or cut
+    rollouts: dict[_Job, Rollout | None] = field(default_factory=dict)  # None: spoiled, cut or too long
     seconds: list[float] = field(default_factory=list)  # of those that came to an end of their own
 
     def unfinished(self) -> list[_Job]:
@@ -86,6 +86,7 @@ class Rollouts:
         sessions: int,
         group: int,
         straggler: float,
+        longest: int,
         on_episode: Callable[[Trajectory, Drawn], None] | None = None,
     ) -> None:
         self._player = player
@@ -96,6 +97,7 @@ class Rollouts:
         self._sessions = sessions
         self._group = group
         self._straggler = straggler
+        self._longest = longest  # tokens of a sequence that the trainer can take
         self._on_episode = on_episode
         self._jobs: deque[_Job] = deque()
         self._open: dict[int, _Open] = {}
@@ -133,9 +135,11 @@ class Rollouts:
         while True:
             try:
                 return future.result(timeout=1.0)
+            except CancelledError:  # rollouts have failed, or are about to have; the queue is told why
+                raise self._queue.failure() from None
             except TimeoutError:
-                if not self._thread.is_alive():  # it has failed; `take` knows why
-                    self._queue.take(1, 0)
+                if not self._thread.is_alive():
+                    raise self._queue.failure() from None
 
     # ---------------------------------------------------------------------------------------------- the loop's thread
 
@@ -249,6 +253,9 @@ class Rollouts:
             rollout = self._player.rollout(policy, trajectory)
             self.counts.episode(trajectory, policy.logs)
             group.seconds.append(time.monotonic() - job.started)
+            if any(len(play) > self._longest for play in rollout.plays):
+                self.counts.too_long += 1
+                rollout = None
             if self._on_episode is not None:
                 await asyncio.to_thread(self._on_episode, trajectory, group.drawn)
         policy.logs = []

@@ -105,6 +105,7 @@ class RlTrainer:
             sessions=recipe.rollouts.sessions,
             group=recipe.rollouts.group,
             straggler=recipe.rollouts.straggler,
+            longest=recipe.update.tokens,
             on_episode=self.recorder,
         )
         self.curves = Curves(out, resume_at=self.progress.step, console=console)
@@ -257,6 +258,9 @@ class RlTrainer:
             "groups/stale": float(self.queue.stale),
             "groups/overflowed": float(self.queue.overflowed),
             "groups/waiting": float(len(self.queue)),
+            "rollout/cut": float(counts.cut),
+            "rollout/spoiled": float(counts.spoiled),
+            "rollout/too_long": float(counts.too_long),
             "idle/trainer": self.queue.waited / alive,
             "idle/engine": max(0.0, 1 - self._busy / alive),
             "rollout/environment_share": counts.environment_seconds / seconds if seconds else 0.0,
