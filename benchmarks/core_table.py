@@ -186,7 +186,6 @@ def markdown(done: dict[str, Any]) -> str:
     for name, row in ROWS.items():
         if name in done:
             lines.append(f"| {row.title} | {figure(row, done[name])} | {row.required} | {row.aim} | {row.floor} |")
-    lines.append("| agent-100, 42 % of each screenshot unchanged, deltas on, fp8 | not measured here | 14 | 20 | |")
     return "\n".join(lines)
 
 

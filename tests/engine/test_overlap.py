@@ -8,10 +8,11 @@ import pytest
 
 from holotron.engine.api import Grammar, Result, SamplingParams
 from holotron.engine.core import Core
+from holotron.engine.flight import Flight
 from holotron.engine.grammar import GrammarCompiler
 from holotron.engine.graphs import bucket_sizes
 from holotron.engine.log import Log
-from tests.engine.support import Asked, assert_greedy, byte_model, micro_model, settings
+from tests.engine.support import Asked, assert_greedy, byte_model, image_log, make_tile, micro_model, settings
 from tests.engine.test_scheduling import ask, greedy
 from tests.engine.test_sessions import words
 
@@ -100,12 +101,46 @@ def test_a_reply_cancelled_with_a_token_on_its_way_goes_on_without_it() -> None:
     core.check_integrity()
 
 
+def test_a_broken_device_does_not_keep_a_request_from_ending(monkeypatch: pytest.MonkeyPatch) -> None:
+    core = Core(micro_model(), settings(overlap=True))
+    asked = ask(core, "s", words(10), 50)
+    for _ in range(4):
+        core.step()
+
+    def explode(*_: object) -> None:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Flight, "vector_of", explode)
+        core.finish(asked.request, "cancelled")
+    assert asked.result is not None
+    core.check_integrity()
+    sequence = asked.request.sequence
+    again = Asked(core, sequence, greedy(3)).finished(core)  # computed anew from its log
+    assert again.cached_tokens == 0
+    assert_greedy(core.model, sequence.log, len(asked.result.tokens) + 3)
+
+
 def test_no_iteration_is_wasted_on_replies_that_end_by_their_length() -> None:
     core = Core(micro_model(), settings(overlap=True))
     ask(core, "s", words(10), 6).finished(core)
     while core.step():
         pass
     assert core.stats().iterations == 7  # one for the prompt and five for tokens; the last only reads
+
+
+def test_single_tokens_of_a_picture_are_not_taken_for_decodes() -> None:
+    """One token of the prompt per iteration, beside a decode: batches of single tokens, some of which show a tile."""
+    core = Core(micro_model(), settings(graphs=True, token_budget=2, max_running=2))
+    talker = ask(core, "talker", words(3), 60)
+    core.step()
+    prompt = words(3, 2)
+    prompt.extend(image_log(make_tile(1)))
+    reader = ask(core, "reader", prompt, 4)
+    reader.finished(core)
+    assert_greedy(core.model, reader.request.sequence.log, 4)
+    talker.finished(core)
+    assert_greedy(core.model, talker.request.sequence.log, 60)
 
 
 def test_batch_sizes() -> None:

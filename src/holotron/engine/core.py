@@ -29,9 +29,10 @@ from holotron.engine.api import (
 )
 from holotron.engine.flight import Flight
 from holotron.engine.grammar import Matcher
+from holotron.engine.integrity import check_integrity
 from holotron.engine.log import TileStore
 from holotron.engine.runner import Runner
-from holotron.engine.sampler import Choice, draw
+from holotron.engine.sampler import Choice, draw, never_sampled
 from holotron.engine.scheduler import Plan, Scheduler
 from holotron.engine.sequence import Request, Sequence
 from holotron.engine.sessions import Sessions
@@ -63,6 +64,8 @@ class Core:
         self._overlap = config.overlap if config.overlap is not None else model.device.type == "cuda"
         if config.weight_dtype is not None:
             model.language_model.quantize()
+            if model.device.type == "cuda":
+                torch.cuda.empty_cache()  # the pools below need what the wide weights took
         self.pools = allocate(model, config)
         self.context_limit = context_limit(model.config.decoder, config)
         self.sessions = Sessions(config, self.pools, self.context_limit)
@@ -342,8 +345,11 @@ class Core:
         if sequence.promised:
             # The network has read the whole log already. The token it chose after that is dropped; what it was chosen
             # from is kept, so that somebody may choose again.
-            if sequence.memory.hidden is None and self._flight is not None:
-                sequence.memory.hidden = self._flight.vector_of(request)
+            try:
+                if sequence.memory.hidden is None and self._flight is not None:
+                    sequence.memory.hidden = self._flight.vector_of(request)
+            except RuntimeError:  # the device is broken: what the sequence remembers is lost, its log is not
+                sequence.memory.release()
             sequence.break_promise()
         if sequence.cached and reason in ("cancelled", "deadline", "error"):
             self.sessions.close(sequence)
@@ -440,23 +446,5 @@ class Core:
 
     def check_integrity(self) -> None:
         """Count every reference to every block and compare with the books."""
-        memories = [memory for sequence in self._alive() for memory in sequence.memories()]
-        pinned = [memory for memory in memories if memory.pinned]
         running = {request.sequence.memory for request in self.scheduler.running}
-        if set(pinned) != running:
-            raise IntegrityError(f"{len(pinned)} memories are pinned while {len(running)} sequences run")
-        states, kept_states = ([m.state for m in some if m.state is not None] for some in (memories, pinned))
-        pages, kept_pages = ([page for m in some for page in m.pages] for some in (memories, pinned))
-        host = self.pools.rows.check(states, kept_states) + self.pools.pages.check(pages, kept_pages)
-        if host != self.pools.host.used:
-            raise IntegrityError(f"{host} bytes lie on the host, {self.pools.host.used} are in the books")
-        self.sessions.index.check(set(memories), self._alive())
-
-
-def never_sampled(model: Holotron) -> Tensor | None:
-    """Padding rows of the vocabulary, and the placeholder that stands for an image."""
-    tokens, vocab = model.config.tokens, model.config.decoder.vocab
-    ids = set(range(tokens.first_unsampled, vocab)) if tokens.first_unsampled is not None else set()
-    if model.vision_model is not None and tokens.image < vocab:
-        ids.add(tokens.image)
-    return torch.tensor(sorted(ids), device=model.device) if ids else None
+        check_integrity(self.pools, self.sessions, self._alive(), running)

@@ -45,7 +45,7 @@ class Runner:
     def run(self, pieces: Sequence[Piece]) -> Tensor:
         """Write the pieces into their memories; the final vector of each piece's last token, [S, D], which is valid
         until the next call."""
-        if self._sizes and pieces[-1].count == 1 and all(piece.count == 1 and piece.start > 0 for piece in pieces):
+        if self._sizes and pieces[-1].count == 1 and all(map(_is_decode, pieces)):
             return self._decode([piece.request.sequence for piece in pieces])[: len(pieces)]
         batch = mixed_batch(pieces, self._pools)
         hidden_TD = self._forward(batch)
@@ -123,3 +123,10 @@ class Runner:
             positions_T=position,
         )
         return layout, ids, source
+
+
+def _is_decode(piece: Piece) -> bool:
+    """A single token of text after a context; most are tokens that were generated."""
+    if piece.count != 1 or piece.start == 0:
+        return False
+    return piece.start >= piece.request.prompt or not piece.request.sequence.log.shown(piece.start, piece.end)

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from holotron.engine.api import SamplingParams
 from holotron.kernels.layout import upload
+from holotron.model.model import Holotron
 
 _MASK64 = (1 << 64) - 1
 
@@ -189,3 +190,12 @@ def _draw_filtered(logits_BV: Tensor, choices: Sequence[Choice]) -> Tensor:
     top_p = _column([choice.params.top_p for choice in choices], np.float64, probs.device).to(probs.dtype)
     probs = probs * ((before < top_p * probs.sum(-1, keepdim=True)) | (rank == 0))
     return order.gather(-1, _look_up(probs, choices)[:, None])[:, 0]
+
+
+def never_sampled(model: Holotron) -> Tensor | None:
+    """Padding rows of the vocabulary, and the placeholder that stands for an image."""
+    tokens, vocab = model.config.tokens, model.config.decoder.vocab
+    ids = set(range(tokens.first_unsampled, vocab)) if tokens.first_unsampled is not None else set()
+    if model.vision_model is not None and tokens.image < vocab:
+        ids.add(tokens.image)
+    return torch.tensor(sorted(ids), device=model.device) if ids else None
