@@ -183,10 +183,13 @@ class Engine:
         config, eyes = self.model.config, self.model.vision_model is not None
         if content.tiles and not eyes:
             raise InputError(f"{config.name or 'this model'} has no vision tower: it reads text only")
-        shown = np.zeros(len(content), bool)
+        shown, parts = np.zeros(len(content), bool), np.zeros(len(content), bool)
+        for picture in content.pictures:
+            parts[picture.start : picture.end] = picture.runs is not None  # changes show parts of tiles
         for span in content.tiles:
             shown[span.start : span.end] = True
-            if span.offset + span.count > config.image.tokens(*span.tile.pixels.shape[-2:]):
+            tokens = config.image.tokens(*span.tile.pixels.shape[-2:])
+            if span.offset + span.count > tokens or (span.count != tokens and not parts[span.start]):
                 raise InputError("the image was cut for another model: its tiles make another number of tokens")
         ids = np.array(content.ids, np.int64)
         wrong = ids[~shown & ((ids < 0) | (ids >= config.decoder.vocab))]

@@ -1,0 +1,89 @@
+"""The table goes on where it stopped, and its parts count what really happened."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from holotron.bench import agreement, iterations
+from holotron.model.loading import load_model
+
+FOLDER = Path(__file__).parents[2] / "benchmarks"
+
+
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def run(module: ModuleType, monkeypatch: pytest.MonkeyPatch, words: list[str]) -> None:
+    monkeypatch.setattr(sys, "argv", [module.__name__, *words])
+    module.main()
+
+
+def test_rows_are_measured_once_and_failures_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = script("core_table")
+    out = tmp_path / "core.json"
+    words = ["--model", "tiny", "--sessions", "2", "--steps", "1", "--context", "128", "--tokens", "3"]
+    words += ["--token-budget", "64", "--rows", "decode-bf16,agent-bf16", "--out", str(out)]
+    run(table, monkeypatch, words)
+    first = json.loads(out.read_text())
+    assert first["decode-bf16"]["generated_tokens_per_second"] > 0
+    assert first["agent-bf16"]["agent_steps_per_second"] > 0
+
+    def explode(*_: Any) -> dict[str, Any]:
+        raise RuntimeError("measured again")
+
+    rows = {name: table.Row("a row", explode, "x", "") for name in ("decode-bf16", "agent-bf16", "tiles")}
+    monkeypatch.setattr(table, "ROWS", rows)
+    run(table, monkeypatch, words)
+    assert json.loads(out.read_text()) == first
+    run(table, monkeypatch, [*words, "--rows", "decode-bf16,tiles"])
+    assert json.loads(out.read_text()) == {**first, "tiles": json.loads(out.read_text())["tiles"]}
+    assert "failed: RuntimeError: measured again" in capsys.readouterr().out
+
+
+def test_the_grid_goes_on_and_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    grid = script("grid")
+    out, picture = tmp_path / "grid.json", tmp_path / "curve.png"
+    words = ["--model", "tiny", "--against", "tiny-transformer", "--counts", "1,2", "--curve-steps", "1", "--small"]
+    words += ["--only", "curve", "--token-budget", "64", "--out", str(out)]
+    run(grid, monkeypatch, [*words, "--minutes", "0"])
+    assert not out.exists()  # no time, no cell
+    run(grid, monkeypatch, [*words, "--plot", str(picture)])
+    cells = json.loads(out.read_text())
+    assert set(cells) == {f"curve/{model}/{n}x1" for model in ("tiny", "tiny-transformer") for n in (1, 2)}
+    assert all(cell["agent_steps_per_second"] > 0 for cell in cells.values())
+    assert picture.stat().st_size > 1000
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_iterations_generate_one_token_for_each_session(overlap: bool) -> None:
+    model = load_model("tiny").model
+    options = {"overlap": overlap, "graphs": True, "token_budget": 64}
+    timed = iterations.decode(model, 3, 100, 5, options, profile=False)
+    assert (timed.iterations, timed.generated_tokens, timed.prompt_tokens) == (5, 15, 0)
+    assert 0 < timed.host_seconds <= timed.seconds
+    mixed = iterations.mixed(model, 4, 60, 2000, 6, options, profile=False)
+    assert mixed.generated_tokens == 2 * 6
+    assert 0 < mixed.prompt_tokens <= 6 * (64 - 2)  # what the decodes leave of the budget, cut at the scan's grid
+
+
+def test_agreement_is_perfect_with_oneself_and_ranks_the_options() -> None:
+    found = agreement.measure(load_model("tiny").model, sequences=2, prompt=40, count=20)
+    assert found["the same again"] == {"logit_error": 0.0, "kl": 0.0, "same_favourite": 1.0}
+    assert found["replay"]["logit_error"] < 1e-5 < found["8-bit keys and values"]["logit_error"]
+    assert found["8-bit keys and values"]["logit_error"] < found["8-bit projections"]["logit_error"] < 0.5
