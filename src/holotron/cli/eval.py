@@ -87,6 +87,55 @@ def miniwob(
         print(f"report: {made.path}")
 
 
+@app.command()
+def localisation(
+    pages: Annotated[Path, typer.Argument(help="A set of pages with instructions, as of `holotron data heldout`.")],
+    policy: shared.Policy,
+    json: Annotated[Path | None, typer.Option(help="Also write the result here.")] = None,
+    sessions: Annotated[int, typer.Option(min=1, help="Questions at once.")] = 8,
+    most: Annotated[int | None, typer.Option(min=1, help="Only the first so many.", show_default="all")] = None,
+    model: shared.Model = None,
+    dialect: shared.Dialect = None,
+    frame: shared.Frame = None,
+    constrained: shared.Constrained = True,
+    device: shared.Device = None,
+) -> None:
+    """One instruction, one click: the share that lands inside the element's box."""
+    from rich.console import Console
+
+    from holotron.evals.localisation import ACTIONS, Localisation, evaluate_localisation
+    from holotron.evals.policies import PolicyChoice, make_policy
+    from holotron.rollouts.files import replace_json
+
+    who = PolicyChoice(policy, model, dialect, frame, constrained=constrained, device=device)
+
+    async def main() -> Localisation:
+        actor = await make_policy(who, ACTIONS)
+        try:
+            with Console(stderr=True).status("asking") as status:
+                return await evaluate_localisation(
+                    actor,
+                    pages,
+                    sessions=sessions,
+                    most=most,
+                    on_progress=lambda asked, hits: status.update(f"{asked} asked, {hits} hit"),
+                )
+        finally:
+            await actor.close()
+
+    result = asyncio.run(main())
+    for kind, hits in result.by.items():
+        print(f"{kind:12} {100 * hits.rate:5.1f} %  of {hits.asked}")
+    low, high = result.overall.interval
+    print(
+        f"accuracy {result.overall.rate:.4f} of {result.overall.asked} ({100 * low:.1f} – {100 * high:.1f} %)", end=""
+    )
+    print(f"; {result.errors} errors; set {result.hash}")
+    if json is not None:
+        json.parent.mkdir(parents=True, exist_ok=True)
+        replace_json(json, result.to_json())
+
+
 def show_scores(result: Evaluation) -> None:
     from rich.console import Console
     from rich.table import Table
