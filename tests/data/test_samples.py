@@ -109,6 +109,14 @@ def test_two_things_of_one_name_are_told_apart_by_their_rows() -> None:
             assert ("Ann" in sample.instruction) == (sample.box == rows[0].box)
 
 
+def test_bare_icons_are_not_counted_as_buttons() -> None:
+    named = [element("button", name, 0, 20 * n) for n, name in enumerate(("One", "Two", "Three"))]
+    heart = Element("button", (60, 0, 70, 10), name="like", icon="heart")
+    for buttons, counted in ((named, True), ([*named, heart], False)):
+        samples = [s for seed in range(60) for s in make_samples(buttons, Text.of([]), random.Random(seed))]
+        assert any(s.by == "order" for s in samples if s.kind == "click") == counted
+
+
 def test_a_name_that_cannot_be_read_on_the_screen_is_not_used() -> None:
     text = Text.of([(name, [(x, 0, x + 5, 9) for x in range(len(name))], -1) for name in ("Send", "to Ann")])
     known = element("button", "Send to Ann", 0, 20)  # written in two lines

@@ -183,6 +183,8 @@ def _by_order(screen: Screen, target: Element, rng: random.Random) -> Iterator[D
     if target.role in ("shape", "icon", "day", "swatch"):
         return
     ordered = screen.in_order(target.role)
+    if any(_bare_icon(e) for e in ordered):
+        return  # is a bare heart the third button? People would not count like that
     place = ordered.index(target)
     if len(ordered) > 1 and all(e.exposed for e in ordered):
         if place < min(len(ordered), len(ORDINALS)):
