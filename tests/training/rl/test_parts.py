@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from holotron.training.rl.recipe import ObjectivePart, RlRecipe
 from holotron.training.rl.record import Play, Rollout
 from holotron.training.rl.successes import Successes
 from holotron.training.rl.tasks import Drawn, TaskSampler
-from holotron.types import Outcome, Task
+from holotron.types import Outcome, Task, Trajectory
 
 
 def rollout(success: bool, *, version: int = 0, length: int = 6, name: str = "a", replayed: bool = False) -> Rollout:
@@ -295,3 +296,22 @@ def test_recipes_are_checked(changes: dict, says: str):
     table = {"name": "x", "model": {"source": "tiny"}, "schedule": {"steps": 1}} | changes
     with pytest.raises(ConfigError, match=says):
         make_recipe(table, "the recipe", RlRecipe)
+
+
+def test_episodes_that_end_together_are_all_recorded_once(tmp_path):
+    """More of them than a shard holds, from several threads, and each reported twice as after a resume."""
+    from holotron.rollouts.store import RunReader
+    from holotron.rollouts.suites import painted_suite
+    from holotron.training.recipe import make_recipe
+    from holotron.training.rl.recorder import Recorder
+
+    table = {"name": "x", "model": {"source": "tiny"}, "schedule": {"steps": 1}, "rollouts": {"record_every": 2}}
+    recorder = Recorder(tmp_path / "run", make_recipe(table, "the recipe", RlRecipe), painted_suite())
+    episodes = [
+        (Trajectory(f"e{n}", Task("painted", "boxes-1", seed=n), (), Outcome.FAILURE), Drawn(n, "boxes-1", n))
+        for n in range(300)
+    ]
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda episode: recorder(*episode), episodes * 2))
+    recorder.close()
+    assert sorted(row["seed"] for row in RunReader(tmp_path / "run").episodes()) == list(range(0, 300, 2))

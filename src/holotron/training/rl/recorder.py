@@ -3,6 +3,7 @@ does."""
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 from holotron.rollouts.manifest import describe_run
@@ -18,12 +19,15 @@ class Recorder:
         policy = {"policy": "engine", "recipe": recipe.name, "agent": recipe.agent.model_dump()}
         manifest = describe_run("rl", policy=policy, limits=suite.limits.describe(), environment=suite.describe)
         self._every = recipe.rollouts.record_every
+        self._lock = threading.Lock()  # episodes end on several threads at once; a run has one writer
         self._writer = RunWriter(folder, manifest)
 
     def __call__(self, trajectory: Trajectory, drawn: Drawn) -> None:
-        # A group that is played again after a resume is on record already.
-        if drawn.number % self._every == 0 and trajectory.id not in self._writer.finished:
-            self._writer.append(trajectory)
+        if drawn.number % self._every:
+            return
+        with self._lock:
+            if trajectory.id not in self._writer.finished:  # else it was played again after a resume
+                self._writer.append(trajectory)
 
     def close(self) -> None:
         self._writer.close()
