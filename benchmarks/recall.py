@@ -209,6 +209,7 @@ def draw(results: dict[str, dict[str, object]], farthest: int, path: Path) -> No
     axes.axhline(100 * CHARACTERS**-VALUE, color="grey", linewidth=0.8, linestyle=":", label="chance")
     axes.axvline(farthest, color="grey", linewidth=0.8, linestyle="--", label="farthest lag in training")
     axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter("{x:g}")
     axes.set(xlabel="steps since the value was seen", ylabel="values typed right, %", ylim=(-2, 102))
     axes.grid(alpha=0.3)
     axes.legend()
