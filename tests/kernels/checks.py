@@ -155,8 +155,8 @@ def check_norms(bench: Bench) -> Iterator[Result]:
         yield f"add_rms_norm without residual {dtype}", error(started, reference), TOLERANCE[dtype]
         bias = torch.randn_like(weight)
         normed, total = layer_triton.add_layer_norm(x, residual, weight, bias, 1e-6)
-        wide = [t.double() for t in (total, weight, bias)]
-        reference, _ = norm_reference.add_layer_norm(wide[0], None, wide[1], wide[2], 1e-6)
+        total_wide, *parameters = wide(total, weight, bias)
+        reference, _ = norm_reference.add_layer_norm(total_wide, None, *parameters, 1e-6)
         yield f"add_layer_norm {dtype}", error(normed, reference), TOLERANCE[dtype]
         yield f"add_layer_norm sum {dtype}", error(total, x + residual), 0.0
         heads = bench.normal(9, 3, s.attention_dim, dtype=dtype)

@@ -41,7 +41,11 @@ def test_health_and_request_ids(server: ServerProcess) -> None:
 def test_the_log_says_what_a_request_cost(server: ServerProcess) -> None:
     with client_of(server) as client:
         client.chat.completions.create(
-            model="tiny", messages=HELLO, max_tokens=3, extra_headers={"x-request-id": "priced"}
+            model="tiny",
+            messages=HELLO,
+            max_tokens=3,
+            extra_headers={"x-request-id": "priced"},
+            extra_body={"ignore_eos": True},
         )
     until = time.monotonic() + 10
     while not (lines := [line for line in server.lines if line.get("request_id") == "priced"]):
@@ -54,7 +58,7 @@ def test_the_log_says_what_a_request_cost(server: ServerProcess) -> None:
 def test_metrics(server: ServerProcess) -> None:
     before = server.settled()
     with client_of(server) as client:
-        client.chat.completions.create(model="tiny", messages=HELLO, max_tokens=4)
+        client.chat.completions.create(model="tiny", messages=HELLO, max_tokens=4, extra_body={"ignore_eos": True})
     after = server.settled()
 
     def grew(name: str) -> float:

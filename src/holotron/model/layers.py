@@ -85,6 +85,11 @@ class Projection(nn.Linear):
             self.scale.copy_(scale)
 
 
+def quantized(module: nn.Module) -> bool:
+    """Whether it wants its input in 8 bits. An adapter laid around a projection does not."""
+    return isinstance(module, Projection) and module.quantized
+
+
 class Mamba2(nn.Module):
     def __init__(self, hidden: int, config: MambaConfig, eps: float) -> None:
         super().__init__()
@@ -106,7 +111,7 @@ class Mamba2(nn.Module):
 
     @property
     def quantized(self) -> bool:
-        return self.in_proj.quantized
+        return quantized(self.in_proj)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
         """Casting the model to 16 bits leaves the decay parameters in fp32: rounding them changes the whole memory."""
@@ -149,8 +154,8 @@ class Mamba2(nn.Module):
             c.chunk,
             ring,
         )
-        norm, quantized = self.norm, self.out_proj.quantized
-        return self.out_proj(gated_rms_norm(y_THP.flatten(-2), gate, norm.weight, c.groups, norm.eps, quantized))
+        norm, narrow = self.norm, quantized(self.out_proj)
+        return self.out_proj(gated_rms_norm(y_THP.flatten(-2), gate, norm.weight, c.groups, norm.eps, narrow))
 
 
 class Attention(nn.Module):
@@ -191,13 +196,13 @@ class MLP(nn.Module):
 
     @property
     def quantized(self) -> bool:
-        return self.up_proj.quantized
+        return quantized(self.up_proj)
 
     def forward(self, x_TD: Tensor | Quantized, layout: Layout, cache: None = None) -> Tensor:
         up = self.up_proj(x_TD)
         if self.gate_proj is not None:
             return self.down_proj(F.silu(self.gate_proj(x_TD)) * up)
-        return self.down_proj(relu2(up, self.down_proj.quantized))
+        return self.down_proj(relu2(up, quantized(self.down_proj)))
 
 
 class Router(nn.Module):
