@@ -22,6 +22,7 @@ from holotron.model.model import Holotron
 from holotron.model.processor import Deltas
 
 _ran_before = False
+GPU_TOKENS = 2048  # per iteration on a GPU, unless the engine's settings say otherwise: long enough to hide the host
 MARGIN = 64  # tokens beyond the longest context, so that the last reply ends by its length
 
 
@@ -29,6 +30,8 @@ def engine_config(
     model: Holotron, workload: Workload, given: dict[str, object], fraction: float = 0.92
 ) -> EngineConfig:
     """Pools for this workload: all sessions at once if they fit, else as many as do (the others wait on the host)."""
+    if model.device.type == "cuda":
+        given = {"token_budget": GPU_TOKENS, **given}
     base = EngineConfig(**given)  # type: ignore[arg-type]
     planner = Planner(model.config, model.dtype, base)
     context = workload.longest_context + MARGIN
