@@ -26,6 +26,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from holotron.errors import ConfigError
 from holotron.kernels.layout import Layout
 from holotron.model.config import AttentionConfig, DecoderConfig, MambaConfig, MLPConfig, ModelConfig, TokenIds
 from holotron.model.model import Holotron
@@ -231,6 +232,8 @@ def ablation(
     device: torch.device = torch.device("cpu"),
     say: bool = True,
 ) -> dict[str, dict[str, object]]:
+    if 4 * farthest >= FIELDS:  # a field would come back within reach of a question about it
+        raise ConfigError(f"lags are measured up to {4 * farthest} steps and there are {FIELDS} fields; raise FIELDS")
     lags = sorted({lag for power in range(8) for lag in (2**power, 3 * 2**power // 2) if lag <= 4 * farthest})
     results: dict[str, dict[str, object]] = {}
     for name, config in equal_sizes(hidden).items():

@@ -69,6 +69,11 @@ def test_it_runs_and_draws(tmp_path: Path):
     assert recall.table(results).count("\n") == 1 + 6 + 3
 
 
+def test_fields_must_not_come_back_within_reach():
+    with pytest.raises(recall.ConfigError, match="raise FIELDS"):
+        recall.ablation(steps=1, farthest=6, say=False)
+
+
 @pytest.mark.slow
 def test_attention_learns_to_look_back():
     learner, steps = recall.train(
