@@ -1,7 +1,8 @@
-"""Stages 0 and 1 of the small policy in miniature: the shipped mechanism on a tower of half a million parameters."""
+"""The recipe of the small policy in miniature: the shipped mechanism on a model of half a million parameters."""
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,9 @@ from typing import Any
 import pytest
 
 from holotron.data.fonts import font_files
+from holotron.evals.miniwob import evaluate
+from holotron.evals.miniwob_solver import SolverPolicy
+from holotron.evals.policies import PolicyChoice, make_policy, miniwob_view
 from holotron.model.config import (
     AttentionConfig,
     ImageConfig,
@@ -21,6 +25,8 @@ from holotron.model.config import (
 from holotron.model.loading import byte_processor
 from holotron.model.presets import preset
 from holotron.model.weights import random_model, save_checkpoint
+from holotron.rollouts.runner import Settings
+from holotron.rollouts.suites import miniwob_suite
 from holotron.training.curves import read_metrics
 from holotron.training.distributed import Ranks
 from holotron.training.recipe import make_recipe
@@ -109,3 +115,53 @@ def test_it_learns_to_read_and_then_to_click(tmp_path: Path):
     first = next(row["loss/reading"] for row in read_metrics(tmp_path / "clicking") if "loss/reading" in row)
     start = next(row["loss/reading"] for row in read_metrics(tmp_path / "reading") if "loss/reading" in row)
     assert first < start / 2
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_it_learns_tasks_from_demonstrations(tmp_path: Path):
+    """Stage 2: a teacher's episodes are recorded, cloned, and played in the browser on seeds nobody has seen. Where to
+    click follows from the goal and from a layout that hardly changes: as much as half a million parameters can learn
+    in a minute."""
+    tasks, view = "click-tab,focus-text", {"scale": 1.0, "crop_instruction": True, "image_format": "png"}
+    demos, start, out = tmp_path / "demos", tmp_path / "start", tmp_path / "navigation"
+    taught = miniwob_suite(tasks, range(60), **view)
+    shown = asyncio.run(evaluate(SolverPolicy(), taught, demos, settings=Settings(sessions=6)))
+    assert shown.scores.mean_success == 1.0
+    config = miniature()
+    save_checkpoint(random_model(config, seed=0), start)
+    byte_processor(config).save(start)
+    episodes = {"kind": "episodes", "runs": [str(demos)]}
+    recipe = make_recipe(
+        {
+            "name": "navigation",
+            "model": {"source": str(start)},
+            "agent": {"miniwob": {"scale": 1, "crop": True, "png": True}},
+            "data": [episodes | {"seeds": "0:52"}],
+            "batch": {"samples": 16, "tokens": 16384},
+            "optimiser": {"lr": 2e-3},
+            "schedule": {"steps": 150, "warmup": 20},
+            "evaluate": {
+                "suites": [{"kind": "steps", "near": 60, "data": episodes | {"seeds": "52:60"}}],
+            },
+        }
+    )
+    trainer = Trainer(recipe, out, Ranks())
+    untrained, trained = trainer.evaluate(), trainer.run()
+    assert untrained["steps/by_task"] == 0.0
+    assert trained["steps/by_task"] > 0.4
+    assert trained["steps/task/click-tab"] > 0.7  # which of the tabs is in the goal
+
+    async def play(folder: Path, run: Path) -> float:
+        choice = PolicyChoice(str(folder))
+        unseen = miniwob_suite("click-tab", range(200_000, 200_010), **miniwob_view(choice, None, None, None))
+        assert unseen.describe["image_format"] == "png"  # as the model itself says
+        policy = await make_policy(choice, ("click",))
+        try:
+            result = await evaluate(policy, unseen.limited(steps=1), run, settings=Settings(sessions=4))
+        finally:
+            await policy.close()
+        assert result.scores.mean_success is not None
+        return result.scores.mean_success
+
+    assert asyncio.run(play(out / "model", tmp_path / "after")) >= 0.6
