@@ -59,14 +59,16 @@ def demo(
 
 async def _play(out: Path, seeds: int, sessions: int, console: Console) -> Evaluation:
     from holotron.evals.miniwob import evaluate
-    from holotron.evals.policies import PolicyChoice, make_policy
+    from holotron.evals.policies import PolicyChoice, make_policy, miniwob_view
     from holotron.model.loading import BUNDLED, bundled_folder
     from holotron.rollouts.runner import Settings
     from holotron.rollouts.suites import miniwob_suite
 
     trained = bundled_folder() is not None
     # Seeds of the evaluation range: nothing was ever trained on them.
-    suite = miniwob_suite(",".join(TASKS), range(200_000, 200_000 + seeds), scale=2.0, crop_instruction=trained)
+    who = PolicyChoice(BUNDLED if trained else "scripted")
+    view = miniwob_view(who, None if trained else 2.0, None, None)
+    suite = miniwob_suite(",".join(TASKS), range(200_000, 200_000 + seeds), **view)
     if trained:
         console.print(f"Policy: [bold]{BUNDLED}[/bold], from pixels and the goal's text alone, on this machine's CPU.")
     else:
@@ -74,7 +76,7 @@ async def _play(out: Path, seeds: int, sessions: int, console: Console) -> Evalu
             "Policy: [bold]scripted[/bold]. This build carries no trained policy, so a solver that reads the page's "
             "DOM decides; it acts through the same pixel actions a model would use."
         )
-    actor = await make_policy(PolicyChoice(BUNDLED if trained else "scripted"), suite.actions)
+    actor = await make_policy(who, suite.actions)
     try:
         with shared.live_progress(console, "demo") as show:
             return await evaluate(actor, suite, out, settings=Settings(sessions), on_progress=show)
