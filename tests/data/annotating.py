@@ -29,7 +29,7 @@ def draw_pictures(folder: Path, count: int) -> None:
 
 
 def labeller(engine: Engine, **options: object) -> EnginePolicy:
-    dialect = make_dialect("compact", actions=["click", "answer"])
+    dialect = make_dialect("compact", actions=["click"])
     sampling = SamplingParams(max_tokens=int(options.pop("max_tokens", 64)))  # type: ignore[call-overload]
     return EnginePolicy(engine, dialect, parse_history("append"), name="tiny", sampling=sampling)
 

@@ -18,10 +18,12 @@ from hypothesis import strategies as st
 from PIL import Image
 from typer.testing import CliRunner
 
+from holotron.agent.dialects import make_dialect
 from holotron.cli.data import app
 from holotron.data.annotate.agreement import Rule, iou, normal, settle, support
 from holotron.data.annotate.annotator import Settings, annotate, count_items
-from holotron.data.annotate.items import Wishes, read_wishes
+from holotron.data.annotate.items import Wishes, items_of_picture, read_wishes
+from holotron.data.annotate.questions import Question
 from holotron.data.annotate.review import write_review
 from holotron.data.annotate.store import LabelWriter, iter_labels
 from holotron.engine.engine import Engine
@@ -87,6 +89,17 @@ def test_overlap_is_symmetric_and_one_for_equals(a: tuple[float, ...], b: tuple[
     assert normal(" A  b.") == "a b"
 
 
+def test_saying_that_it_is_not_there_is_an_answer() -> None:
+    (item,) = items_of_picture(Path("/shots"), Path("/shots/a.png"), "point", ["Click the moon."])
+    look = Observation(png(10), "image/png", (80, 60), (160, 120))
+    question = Question(item, [look], make_dialect("compact", actions=["click", "answer"]))
+    assert question.read(Completion("answer no moon")) == ("not found", "no moon")
+    assert question.read(Completion("click 500 500")) == ((80.1, 60.1), "")
+    assert question.read(Completion("dance"))[0] is None
+    values = [question.read(Completion(text))[0] for text in ("answer no moon", "answer none", "click 100 100")]
+    assert settle(values, RULE) == ("not found", 2 / 3)
+
+
 # ----------------------------------------------------------------------------------------------------- in process
 
 
@@ -102,9 +115,10 @@ def test_a_folder_is_labelled_once_and_broken_pictures_are_told(engine: Engine, 
     assert {row["instruction"] for row in rows} == set(WISHES.everywhere)
     for row in rows:
         answers = [answer["value"] for answer in json.loads(row["answers"])[0]]
-        label, confidence = settle([tuple(a) if a else None for a in answers], RULE)
+        label, confidence = settle([tuple(a) if isinstance(a, list) else a for a in answers], RULE)
         assert row["confidence"] == pytest.approx(confidence)
-        assert row["point"] == (list(label) if label else None)  # type: ignore[arg-type]
+        assert row["point"] == (list(label) if isinstance(label, tuple) else None)
+        assert row["text"] == (label if isinstance(label, str) else None)
         assert (row["width"], row["height"]) == (160, 120)
         if row["point"]:
             assert 0 <= row["point"][0] <= 160
@@ -153,7 +167,9 @@ def test_two_models_agree_with_themselves(engine: Engine, shots: Path, tmp_path:
     asyncio.run(annotate(shots, "point", both, tmp_path / "out", Settings(samples=1), Wishes(("Press it.",))))
     rows = list(iter_labels(tmp_path / "out"))
     assert len(rows) == 3
-    assert all(row["confidence"] == (1.0 if row["point"] else 0.0) and row["second"] == "tiny" for row in rows)
+    assert all(
+        row["confidence"] == (1.0 if row["point"] or row["text"] else 0.0) and row["second"] == "tiny" for row in rows
+    )
     asyncio.run(annotate(shots, "point", both[:1], tmp_path / "one", Settings(samples=1), Wishes(("Press it.",))))
     assert all(row["confidence"] is None for row in iter_labels(tmp_path / "one") if row["point"])
 
@@ -280,7 +296,6 @@ def test_what_is_wrong_is_said(shots: Path, tmp_path: Path, engine: Engine) -> N
 def test_the_review_page_in_a_real_browser(shots: Path, tmp_path: Path) -> None:
     from playwright.sync_api import sync_playwright
 
-    from holotron.data.annotate.items import items_of_picture
     from holotron.data.annotate.store import make_row
     from holotron.envs.chromium import find_chromium
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def annotate(
     source: Annotated[Path, typer.Argument(help="A folder of screenshots, or a run directory (rollout, eval, run).")],
     out: Annotated[Path, typer.Argument(help="Folder for the labels; an interrupted run there is resumed.")],
-    policy: shared.Policy,
+    policy: Annotated[str, typer.Option(help="A model (folder, hub id, preset), or a server's address.")],
     label: Annotated[str, typer.Option(help="point, box, caption or judgement.")] = "point",
     second: Annotated[str | None, typer.Option(help="A second model; its agreement is the confidence.")] = None,
     instruction: Annotated[
@@ -138,7 +138,7 @@ async def _annotate(
     rate = f", {report.labels_per_second:.2f} labels/s" if report.labelled else ""
     print(f"{out}: {report.kept + report.labelled} labels, {report.labelled} of them new{rate}")
     if report.unreadable:
-        print(f"{report.unreadable} have no answer that could be read; their remark says why")
+        print(f"{report.unreadable} have no answer that could be read; the column remark says why")
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """The four kinds of label as questions to a model: what it is shown, what it may write, what it meant.
 
 A point is asked for in the model's own dialect, as a task with one step, because that is what policies are trained on.
-The others are plain questions with a JSON answer.
+One that answers instead of pointing says that there is nothing to point at, which is a label too. The others are plain
+questions with a JSON answer.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from holotron.agent.messages import Message
 from holotron.agent.schema import InvalidAction
 from holotron.data.annotate.agreement import Value
 from holotron.data.annotate.items import Item
-from holotron.types import Completion, Observation, Task
+from holotron.data.labels import NOT_THERE
+from holotron.types import Answer, Completion, Observation, Task
 
 LONGEST_CAPTION = 240  # characters
 _SIDES = ("left", "top", "right", "bottom")
@@ -78,6 +80,8 @@ class Question:
         """What was meant, and a remark: the judge's reason, or why it could not be read."""
         if self._item.kind == "point":
             reply = self._dialect.parse(completion, self._screen)
+            if isinstance(reply.action, Answer):
+                return NOT_THERE, reply.action.content
             x, y = getattr(reply.action, "x", None), getattr(reply.action, "y", None)
             if x is None or y is None:
                 said = f"no point but {reply.action.tool_name}" if reply.action else reply.error

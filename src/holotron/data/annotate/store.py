@@ -56,9 +56,10 @@ def make_row(item: Item, viewport: tuple[int, int], label: Value | None, **more:
     row |= {"id": item.id, "kind": item.kind, "images": [str(path) for path in item.images]}
     row |= {"instruction": item.instruction, "context": list(item.context)}
     row |= {"width": viewport[0], "height": viewport[1], **more}
-    if label is not None:
-        column = {"point": "point", "box": "box", "caption": "text", "judgement": "success"}[item.kind]
-        row[column] = list(label) if isinstance(label, tuple) else label
+    if isinstance(label, tuple):
+        row["point" if len(label) == 2 else "box"] = list(label)
+    elif label is not None:
+        row["success" if isinstance(label, bool) else "text"] = label  # text: a caption, or that it is not there
     return row
 
 

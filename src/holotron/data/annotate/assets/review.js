@@ -14,7 +14,7 @@ const svgNode = (tag, attributes) => {
   return made;
 };
 const answerOf = (label) => {
-  if (label.kind === 'point') return label.point ? `click at ${label.point.map(Math.round).join(', ')}` : 'no point';
+  if (label.kind === 'point') return label.point ? `click at ${label.point.map(Math.round).join(', ')}` : label.text ?? 'no point';
   if (label.kind === 'box') return label.box ? `box ${label.box.map(Math.round).join(', ')}` : 'no box';
   if (label.kind === 'caption') return label.text ?? 'no caption';
   return label.success === null ? 'no verdict' : label.success ? 'success' : 'failure';
