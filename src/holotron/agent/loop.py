@@ -202,12 +202,12 @@ class Episode:
     # ------------------------------------------------------------------------------------------------- whose fault
 
     async def _env(self, call: Awaitable[T], *, bounded: bool = True) -> T:
-        limit = self._limits.environment_seconds if bounded else None
+        limit = self._limits.environment_seconds
         try:
-            async with asyncio.timeout(limit):
+            async with asyncio.timeout(limit if bounded else None):
                 return await call
         except TimeoutError:
-            raise _End(Outcome.ENVIRONMENT_ERROR, f"the environment did not answer within {limit} s") from None
+            raise _End(Outcome.ENVIRONMENT_ERROR, f"the environment did not answer within {limit:g} s") from None
         except EnvironmentFault as fault:
             raise _End(Outcome.ENVIRONMENT_ERROR, str(fault)) from None
         except (ConfigError, MissingDependency):  # nothing to do with this episode: the caller's setup is wrong

@@ -29,7 +29,7 @@ FOLDER = "pages"
 Row = dict[str, Any]
 
 
-def _arrow() -> Any:
+def arrow() -> Any:
     try:
         import pyarrow
         import pyarrow.parquet
@@ -39,7 +39,7 @@ def _arrow() -> Any:
 
 
 def schema() -> Any:
-    pa = _arrow()
+    pa = arrow()
     text, whole, real = pa.string(), pa.int32(), pa.float32()
     sample = pa.struct({
         "kind": text, "by": text, "instruction": text, "box": pa.list_(real), "answer": text, "point": pa.list_(real),
@@ -119,7 +119,7 @@ def shard_path(folder: Path, number: int) -> Path:
 
 def write_shard(folder: Path, number: int, rows: list[Row], pages: int) -> None:
     """`pages` is how many pages the rows show; a later, longer run knows by it that a short last shard must grow."""
-    pa = _arrow()
+    pa = arrow()
     table = pa.Table.from_pylist(rows, schema().with_metadata({"holotron.pages": str(pages)}))
     out = io.BytesIO()
     pa.parquet.write_table(table, out, compression="zstd", use_dictionary=False, row_group_size=256)
@@ -133,7 +133,7 @@ def pages_in_shard(folder: Path, number: int) -> int:
     path = shard_path(folder, number)
     if not path.exists():
         return 0
-    return int(_arrow().parquet.read_schema(path).metadata[b"holotron.pages"])
+    return int(arrow().parquet.read_schema(path).metadata[b"holotron.pages"])
 
 
 # ------------------------------------------------------------------------------------------------------------- reading
@@ -151,7 +151,7 @@ def shard_files(path: Path) -> list[Path]:
 
 def iter_rows(path: Path, columns: list[str] | None = None) -> Iterator[Row]:
     """Rows as plain dictionaries, in order, a few at a time."""
-    parquet = _arrow().parquet
+    parquet = arrow().parquet
     for file in shard_files(path):
         for batch in parquet.ParquetFile(file).iter_batches(64, columns=columns):
             yield from batch.to_pylist()

@@ -18,10 +18,13 @@ from torch import Tensor
 
 
 @functools.cache
+def _reference_wanted() -> bool:
+    return os.environ.get("HOLOTRON_KERNELS", "") == "reference"
+
+
+@functools.cache
 def _triton_wanted() -> bool:
-    if os.environ.get("HOLOTRON_KERNELS", "") == "reference":
-        return False
-    return importlib.util.find_spec("triton") is not None
+    return not _reference_wanted() and importlib.util.find_spec("triton") is not None
 
 
 def use_triton(*tensors: Tensor) -> bool:
@@ -36,7 +39,7 @@ def use_cpu(*tensors: Tensor) -> bool:
     first = tensors[0]
     if first.device.type != "cpu" or any(t.dtype != first.dtype for t in tensors):
         return False
-    if first.dtype not in (torch.float32, torch.float64) or os.environ.get("HOLOTRON_KERNELS", "") == "reference":
+    if first.dtype not in (torch.float32, torch.float64) or _reference_wanted():
         return False
     return not (torch.is_grad_enabled() and any(t.requires_grad for t in tensors))
 

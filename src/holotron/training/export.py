@@ -22,6 +22,7 @@ from holotron.training.loading import HEADS
 from holotron.training.recipe import Recipe
 
 if TYPE_CHECKING:
+    from holotron.training.rl.recipe import RlRecipe
     from holotron.training.trainer import Trainer
 
 FOLDER = "model"
@@ -79,19 +80,23 @@ def _whole_state(trainer: Trainer) -> dict[str, Tensor]:
 
 
 def card(recipe: Recipe, progress: Progress, figures: dict[str, float]) -> ModelCard:
-    base = recipe.model.source
     data = "\n".join(f"- {source.kind}, weight {source.weight:g}" for source in recipe.data)
-    lines = [
-        recipe.about,
+    done = (
         f"{'LoRA' if recipe.lora else 'Full'} fine-tuning, seed {recipe.seed}: {progress.step:,} steps, "
         f"{progress.samples:,} samples, {progress.pictures:,} pictures, {progress.tokens:,} tokens of which "
-        f"{progress.learnt:,} were learnt, {progress.seconds / 60:.1f} minutes.",
-        f"Data:\n\n{data}",
-        f"```json\n{recipe.model_dump_json(indent=2, exclude_defaults=True)}\n```",
-    ]
+        f"{progress.learnt:,} were learnt, {progress.seconds / 60:.1f} minutes."
+    )
+    whole = {name: value for name, value in figures.items() if name.count("/") == 1}
+    return derived_card(recipe, [done, f"Data:\n\n{data}"], whole)
+
+
+def derived_card(recipe: Recipe | RlRecipe, story: list[str], figures: dict[str, float]) -> ModelCard:
+    """The card of what a recipe made: what it is about, how it went, and the recipe itself."""
+    base = recipe.model.source
+    lines = [recipe.about, *story, f"```json\n{recipe.model_dump_json(indent=2, exclude_defaults=True)}\n```"]
     return ModelCard(
         recipe.name,
         base_model=base if isinstance(resolve(base), Path) else None,
         recipe="\n\n".join(line for line in lines if line),
-        figures={name: f"{value:.4f}" for name, value in figures.items() if name.count("/") == 1},
+        figures={name: f"{value:.4f}" for name, value in figures.items()},
     )

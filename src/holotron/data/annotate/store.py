@@ -20,7 +20,8 @@ from typing import Any
 
 from holotron.data.annotate.agreement import Value
 from holotron.data.annotate.items import Item
-from holotron.errors import InputError, MissingDependency
+from holotron.data.shards import arrow
+from holotron.errors import InputError
 from holotron.rollouts.files import replace_file, replace_json, sweep_temporaries
 from holotron.rollouts.journal import Segment, read_segment, segment_path, segments
 from holotron.rollouts.store import agree, lock_folder
@@ -30,17 +31,8 @@ BROKEN = "broken.json"
 Row = dict[str, Any]
 
 
-def _arrow() -> Any:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise MissingDependency.extra("pyarrow", "train") from None
-    return pyarrow
-
-
 def schema() -> Any:
-    pa = _arrow()
+    pa = arrow()
     text, real = pa.string(), pa.float64()
     return pa.schema({
         "id": text, "kind": text, "images": pa.list_(text), "instruction": text, "context": pa.list_(text),
@@ -113,7 +105,7 @@ class LabelWriter:
 
     def _commit(self, number: int, rows: list[Row]) -> None:
         if rows:
-            pa = _arrow()
+            pa = arrow()
             out = io.BytesIO()
             pa.parquet.write_table(pa.Table.from_pylist(rows, schema()), out, compression="zstd")
             replace_file(_shard(self.folder, number), out.getvalue(), durable=True)
@@ -140,7 +132,7 @@ def iter_labels(folder: Path, columns: list[str] | None = None) -> Iterator[Row]
     if not (folder / FOLDER).is_dir():
         raise InputError(f"{folder} holds no labels: there is no folder {FOLDER}/ in it")
     for path in sorted((folder / FOLDER).glob("*.parquet")):
-        yield from _arrow().parquet.read_table(path, columns=columns).to_pylist()
+        yield from arrow().parquet.read_table(path, columns=columns).to_pylist()
 
 
 def read_broken(folder: Path) -> dict[str, str]:

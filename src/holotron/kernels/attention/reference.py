@@ -6,15 +6,12 @@ Nothing here encodes position: rotary embeddings, where a model has them, are ap
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import NamedTuple
-
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from holotron.kernels.layout import Layout, upload
+from holotron.kernels.buckets import buckets
+from holotron.kernels.layout import Layout
 from holotron.kernels.linear.reference import FP8, FP8_MAX
 
 
@@ -42,53 +39,17 @@ def attend(
     return torch.cat(outputs)
 
 
-class _Bucket(NamedTuple):
-    """Sequences of similar length: each at most twice as long as another."""
-
-    tokens_t: Tensor | None  # their tokens in the batch; None: all of them, in order
-    place_t: Tensor  # where those sit when every sequence is filled up to `longest`
-    sequences: int
-    longest: int
-
-    def take(self, t: Tensor) -> Tensor:
-        mine = t if self.tokens_t is None else t.index_select(0, self.tokens_t)
-        room = self.sequences * self.longest
-        if len(mine) < room:
-            mine = mine.new_zeros(room, *mine.shape[1:]).index_copy(0, self.place_t, mine)
-        return mine.unflatten(0, (self.sequences, self.longest)).transpose(1, 2)
-
-    def give(self, t: Tensor) -> Tensor:
-        t = t.transpose(1, 2).flatten(0, 1)
-        return t if len(t) == len(self.place_t) else t.index_select(0, self.place_t)
-
-
-@lru_cache(maxsize=4)  # the attention layers of one forward pass share it
-def _buckets(lengths: tuple[int, ...], device: torch.device) -> list[_Bucket]:
-    length_S = np.asarray(lengths)
-    start_S = np.cumsum(length_S) - length_S
-    # Bucket boundaries start at the longest sequence, so a batch that fits into one bucket makes one.
-    level_S = np.floor(np.log2(length_S.max() / length_S)).astype(np.int64)
-    buckets = []
-    for level in np.unique(level_S):
-        mine = np.flatnonzero(level_S == level)
-        own, longest = length_S[mine], int(length_S[mine].max())
-        within = np.arange(own.sum()) - np.repeat(np.cumsum(own) - own, own)
-        where = within + np.repeat(start_S[mine], own)
-        tokens, place = upload([where, within + np.repeat(np.arange(len(mine)) * longest, own)], device)
-        buckets.append(_Bucket(None if len(mine) == len(lengths) else tokens, place, len(mine), longest))
-    return buckets
-
-
 def _stateless(q_THD: Tensor, k_TKD: Tensor, v_TKD: Tensor, layout: Layout, scale: float) -> Tensor:
     """Whole sequences, as in training. Those of similar length are one call, filled up at their ends, where no real
     token looks."""
     result, gqa = None, q_THD.shape[1] != k_TKD.shape[1]
-    for bucket in _buckets(layout.lengths, q_THD.device):
-        q, k, v = (bucket.take(t) for t in (q_THD, k_TKD, v_TKD))
-        out = bucket.give(F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale, enable_gqa=gqa))
-        if bucket.tokens_t is None:
+    for bucket in buckets(layout.lengths, q_THD.device):
+        q, k, v = (bucket.table(bucket.take(t)).transpose(1, 2) for t in (q_THD, k_TKD, v_TKD))
+        seen = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale, enable_gqa=gqa)
+        out = bucket.items(seen.transpose(1, 2))
+        if bucket.items_i is None:
             return out
-        result = (torch.zeros_like(q_THD) if result is None else result).index_copy(0, bucket.tokens_t, out)
+        result = (torch.zeros_like(q_THD) if result is None else result).index_copy(0, bucket.items_i, out)
     assert result is not None
     return result
 

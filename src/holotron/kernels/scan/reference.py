@@ -12,15 +12,12 @@ P head dim, N state size. Heads of a group are neighbours and share B and C.
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import NamedTuple
-
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from holotron.kernels.layout import Chunks, Layout, upload
+from holotron.kernels.buckets import Bucket, buckets
+from holotron.kernels.layout import Chunks, Layout
 from holotron.kernels.scan import replay
 from holotron.kernels.scan.replay import Ring
 
@@ -153,64 +150,33 @@ def _chunked(
     return torch.addcmul(y, x_THP.to(dtype), D_H[:, None]).to(x_THP.dtype)
 
 
-class _Bucket(NamedTuple):
-    """Sequences that are cut into similar numbers of chunks: each into at most twice as many as another."""
-
-    chunks_b: Tensor | None  # their chunks in the batch; None: all of them, in order
-    place_b: Tensor  # where those sit in a table of `sequences` x `longest` chunks
-    sequences: int
-    longest: int
-
-
-@lru_cache(maxsize=4)  # the layers of one forward pass share it
-def _buckets(lengths: tuple[int, ...], size: int, device: torch.device) -> list[_Bucket]:
-    chunks_S = -(-np.asarray(lengths) // size)
-    first_S = np.cumsum(chunks_S) - chunks_S
-    level_S = np.floor(np.log2(chunks_S.max() / chunks_S)).astype(np.int64)
-    buckets = []
-    for level in np.unique(level_S):
-        mine = np.flatnonzero(level_S == level)
-        own, longest = chunks_S[mine], int(chunks_S[mine].max())
-        within = np.arange(own.sum()) - np.repeat(np.cumsum(own) - own, own)
-        where = within + np.repeat(first_S[mine], own)
-        chunks, place = upload([where, within + np.repeat(np.arange(len(mine)) * longest, own)], device)
-        buckets.append(_Bucket(None if len(mine) == len(lengths) else chunks, place, len(mine), longest))
-    return buckets
-
-
 def _states_before(added_cHPN: Tensor, log_decay_cH: Tensor, lengths: tuple[int, ...], size: int) -> Tensor:
     """The state before every chunk when all sequences start empty, as in training: each sequence by itself, in tables
     of sequences x chunks. The work grows with the number of sequences, not with its square."""
     before = None
-    for bucket in _buckets(lengths, size, added_cHPN.device):
-        if bucket.chunks_b is None:
+    for bucket in buckets(tuple(-(-length // size) for length in lengths), added_cHPN.device):
+        if bucket.items_i is None:
             return _states_in_table(added_cHPN, log_decay_cH, bucket)
         if before is None:
             before = torch.zeros_like(added_cHPN)
         if bucket.longest > 1:
-            added, log_decay = added_cHPN[bucket.chunks_b], log_decay_cH[bucket.chunks_b]
-            before = before.index_copy(0, bucket.chunks_b, _states_in_table(added, log_decay, bucket))
+            states = _states_in_table(bucket.take(added_cHPN), bucket.take(log_decay_cH), bucket)
+            before = before.index_copy(0, bucket.items_i, states)
     assert before is not None
     return before
 
 
-def _states_in_table(added_cHPN: Tensor, log_decay_cH: Tensor, bucket: _Bucket) -> Tensor:
+def _states_in_table(added_cHPN: Tensor, log_decay_cH: Tensor, bucket: Bucket) -> Tensor:
     longest = bucket.longest
     if longest == 1:
         return torch.zeros_like(added_cHPN)
-
-    def table(t: Tensor) -> Tensor:
-        room = t.new_zeros(bucket.sequences * longest, *t.shape[1:])
-        return room.index_copy(0, bucket.place_b, t).unflatten(0, (-1, longest))
-
-    own = table(log_decay_cH).transpose(1, 2)  # S H k
+    own = bucket.table(log_decay_cH).transpose(1, 2)  # S H k
     upto = torch.cumsum(own, -1)
     gap = (upto - own)[..., :, None] - upto[..., None, :]  # from the end of chunk j to the start of chunk k
     earlier = torch.ones(longest, longest, dtype=torch.bool, device=gap.device).tril_(-1)
     weight = gap.masked_fill(~earlier, -torch.inf).exp()
-    states = weight @ table(added_cHPN.flatten(2)).transpose(1, 2)  # S H k PN
-    states = states.transpose(1, 2).reshape(bucket.sequences * longest, log_decay_cH.shape[1], -1)
-    return states.index_select(0, bucket.place_b).unflatten(2, added_cHPN.shape[2:])
+    states = weight @ bucket.table(added_cHPN.flatten(2)).transpose(1, 2)  # S H k PN
+    return bucket.items(states.transpose(1, 2)).unflatten(2, added_cHPN.shape[2:])
 
 
 def _pass_states(added_cHPN: Tensor, log_decay_cH: Tensor, initial_SHPN: Tensor, cuts: Chunks) -> tuple[Tensor, Tensor]:

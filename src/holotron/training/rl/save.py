@@ -11,11 +11,11 @@ from torch import Tensor
 
 from holotron.agent.profiles import write_profile
 from holotron.errors import ConfigError
-from holotron.model.loading import resolve
 from holotron.model.model import Holotron
 from holotron.model.weights import save_checkpoint
 from holotron.model.weights.card import ModelCard
 from holotron.training import lora
+from holotron.training.export import derived_card
 from holotron.training.rl.player import profile_of
 from holotron.training.rl.recipe import RlRecipe
 
@@ -64,17 +64,9 @@ def export_policy(trainer: RlTrainer, figures: dict[str, float]) -> Path:
 
 def _card(trainer: RlTrainer, figures: dict[str, float]) -> ModelCard:
     recipe, p, c = trainer.recipe, trainer.progress, trainer.counts
-    base = recipe.model.source
-    lines = [
-        recipe.about,
+    done = (
         f"Reinforcement learning on live rollouts, seed {recipe.seed}: {p.step:,} updates, {c.episodes:,} episodes "
         f"({c.successes:,} successes), {c.steps:,} steps, {c.sampled_tokens:,} tokens sampled, {p.learnt:,} learnt; "
-        f"{c.kept:,} groups kept, {c.dropped:,} dropped; {p.seconds / 60:.1f} minutes.",
-        f"```json\n{recipe.model_dump_json(indent=2, exclude_defaults=True)}\n```",
-    ]
-    return ModelCard(
-        recipe.name,
-        base_model=base if isinstance(resolve(base), Path) else None,
-        recipe="\n\n".join(line for line in lines if line),
-        figures={name: f"{value:.4f}" for name, value in figures.items()},
+        f"{c.kept:,} groups kept, {c.dropped:,} dropped; {p.seconds / 60:.1f} minutes."
     )
+    return derived_card(recipe, [done], figures)
