@@ -234,7 +234,7 @@ def test_stragglers_are_cut_and_their_group_goes_on(start: Path, tmp_path: Path)
     recipe = rl_recipe(start, agent={"constrained": True}, rollouts={"sessions": 4, "group": 4, "straggler": 1.0})
     with Setting(recipe, tmp_path, lambda: TroublePool(third_one_hangs)) as setting:
         until(lambda: setting.counts.cut == 1 and setting.counts.groups.total() >= 3)
-        assert 0 not in setting.rollouts._open  # the group it belonged to has ended
+        until(lambda: 0 not in setting.rollouts._open)  # the group it belonged to ends, a moment after the cut
 
 
 def test_what_the_environment_spoils_is_played_again(start: Path, tmp_path: Path):
