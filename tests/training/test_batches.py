@@ -32,7 +32,8 @@ def sample(number: int, questions: int = 3) -> Sample:
         ids = np.concatenate([words[:2], np.full(CONFIG.tokens_per_tile, IMAGE), words[2:]]).astype(np.int32)
         learn = np.zeros(len(ids), bool)
         learn[2 + CONFIG.tokens_per_tile :] = rng.random(len(words) - 2) < 0.7
-        sequences.append(TokenSequence(ids, learn, (0,)))
+        shown = np.stack([np.zeros(CONFIG.tokens_per_tile, int), np.arange(CONFIG.tokens_per_tile)], 1)
+        sequences.append(TokenSequence(ids, learn, shown))
     return Sample(tiles, tuple(sequences))
 
 
@@ -52,7 +53,7 @@ def test_a_packed_batch_is_its_sequences_one_by_one():
     model = random_model(CONFIG, dtype=torch.float64)
     learner = Learner(model)
     samples = [sample(number) for number in range(4)]
-    packed = pack([s.tiles for s in samples], [s.sequences for s in samples], [None] * 4, image_token=IMAGE, device=CPU)
+    packed = pack([s.tiles for s in samples], [s.sequences for s in samples], [None] * 4, config=CONFIG, device=CPU)
     loss = learner(packed, learner.pixels(packed.tiles_n3HW))[0]
     gradients = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
 

@@ -29,7 +29,7 @@ from holotron.training.evaluation import hit
 from holotron.training.learner import Learner
 from holotron.training.pages import PageSamples
 from holotron.training.recipe import DrawnData
-from holotron.training.stream import conversation
+from holotron.training.stream import conversation, conversation_sample
 from holotron.types import Click, Completion, Observation, Task
 from tests.agent.toy import ButtonEnvironment
 from tests.training.support import small_config
@@ -57,8 +57,8 @@ def test_the_trainer_sees_the_tokens_and_probabilities_of_the_engine():
         trajectory = asyncio.run(Episode(ButtonEnvironment(), policy, task, limits=limits).run())
 
     ((messages, learn),) = list(conversations(trajectory, dialect, Append()))
-    sequence, tiles = conversation(processor, [plain(message) for message in messages], learn)
-    batch = pack([tiles], [[sequence]], [None], image_token=model.config.tokens.image, device=torch.device("cpu"))
+    sample = conversation_sample(processor, [plain(message) for message in messages], learn)
+    batch = pack([sample.tiles], [sample.sequences], [None], config=model.config, device=torch.device("cpu"))
     learner = Learner(model)
     rows = learner.see(learner.pixels(batch.tiles_n3HW))[1]
     with torch.no_grad():
@@ -82,8 +82,8 @@ def test_only_chosen_replies_are_learnt():
         {"role": "user", "content": "two"},
         {"role": "assistant", "content": "bc"},
     ]
-    sequence, tiles = conversation(processor, chat, learn=[3])
-    assert len(tiles) == 0
+    sequence, images = conversation(processor, chat, learn=[3])
+    assert not images
     learnt = [int(i) for i in sequence.ids[sequence.learn]]
     assert learnt == [ord("b"), ord("c"), 260]
     assert sequence.prompt == len(processor.render(chat[:1]))
@@ -119,11 +119,12 @@ def test_questions_about_pages_are_first_turns_of_the_agent(name):
         assert parsed.error == ""
         goal = goal_of(processor.tokenizer.decode(sequence.ids[: sequence.prompt].tolist()), name)
         asked = dialect.messages(Task("pages", "x", goal=goal), View((), (Shown(turn, image),)))
-        whole, tiles = conversation(
+        whole, (picture,) = conversation(
             processor, [*(plain(message) for message in asked), {"role": "assistant", "content": reply}]
         )
         assert np.array_equal(whole.ids, sequence.ids)
-        assert torch.equal(tiles, sample.tiles)
+        assert np.array_equal(whole.shown, sequence.shown)
+        assert torch.equal(picture.tiles, sample.tiles)
         if sequence.target is not None:
             assert hit(reply, sequence.target)
             assert not hit(dialect.render(Click(0, 0), screen), sequence.target)

@@ -36,8 +36,8 @@ class Batch:
     lengths: tuple[int, ...]
     ids_T: Tensor
     tiles_n3HW: Tensor  # uint8
-    tile_of_image: Tensor  # which tile each picture in the row is
     places_i: Tensor  # where in the row image tokens are
+    rows_i: Tensor  # and which row of all tiles' rows each of them stands for
     before_l: Tensor  # the token before each learnt one: its hidden vector predicts it
     targets_l: Tensor
     slots_nRC: Tensor | None  # uint8, None when no sample knows its characters
@@ -54,7 +54,7 @@ def pack(
     sequences: Sequence[Sequence[TokenSequence]],
     slots: Sequence[np.ndarray | None],
     *,
-    image_token: int,
+    config: ModelConfig,
     device: torch.device,
 ) -> Batch:
     """Samples, as their tiles, the sequences chosen of each, and their labels, to one batch."""
@@ -67,7 +67,9 @@ def pack(
     starts = np.cumsum([0, *(len(sequence) for sequence in flat)])[:-1]
     learn[starts] = False  # nothing comes before a first token to predict it from
     targets = np.flatnonzero(learn)
-    uses = [first_tile[n] + tile for n, sequence in chosen for tile in sequence.tiles]
+    pictures = torch.cat(list(tiles)) if tiles else torch.empty(0)
+    per_tile = config.image.tokens(*pictures.shape[-2:]) if len(pictures) else 0
+    rows = [(first_tile[n] + sequence.shown[:, 0]) * per_tile + sequence.shown[:, 1] for n, sequence in chosen]
     labelled = [(n, labels) for n, labels in enumerate(slots) if labels is not None]
     slot_tiles = [first_tile[n] + tile for n, labels in labelled for tile in range(len(labels))]
 
@@ -79,9 +81,9 @@ def pack(
     return Batch(
         lengths=tuple(len(sequence) for sequence in flat),
         ids_T=send(ids),
-        tiles_n3HW=torch.cat(list(tiles)) if tiles else torch.empty(0),
-        tile_of_image=send(uses),
-        places_i=send(np.flatnonzero(ids == image_token)),
+        tiles_n3HW=pictures,
+        places_i=send(np.flatnonzero(ids == config.tokens.image)),
+        rows_i=send(np.concatenate([empty, *rows])),
         before_l=send(targets - 1),
         targets_l=send(ids[targets]),
         slots_nRC=torch.from_numpy(labels).to(device) if labels is not None else None,
@@ -206,6 +208,6 @@ class Batches:
             [sample.tiles for sample in samples],
             chosen,
             [sample.slots for sample in samples],
-            image_token=self._config.tokens.image,
+            config=self._config,
             device=self._device,
         )

@@ -30,14 +30,14 @@ from holotron.agent.images import Image
 from holotron.agent.messages import Message
 from holotron.errors import ConfigError, InputError
 from holotron.model.config import ModelConfig
-from holotron.model.processor import Processor, to_tiles
+from holotron.model.processor import Deltas, Processor, TiledImage, to_tiles
 from holotron.rollouts.recorded import Recorded, RecordedEpisode, RecordedStep, open_recorded
 from holotron.rollouts.records import Row
 from holotron.rollouts.suites import parse_seeds
 from holotron.training.recipe import EpisodeData
-from holotron.training.samples import Sample, TokenSequence
+from holotron.training.samples import Sample, TokenSequence, without_unseen
 from holotron.training.shift import shifted
-from holotron.training.stream import CountingProcessor, conversation
+from holotron.training.stream import conversation
 from holotron.types import Completion, Observation, Reply
 
 CIRCLE = 3  # an action repeated so often on one screen draws a warning into the conversation: lessons end before
@@ -46,9 +46,12 @@ CIRCLE = 3  # an action repeated so often on one screen draws a warning into the
 class Episodes:
     """An endless source: a task is drawn by weight, then one of its episodes."""
 
-    def __init__(self, data: EpisodeData, processor: Processor, config: ModelConfig) -> None:
+    def __init__(
+        self, data: EpisodeData, processor: Processor, config: ModelConfig, deltas: Deltas | None = None
+    ) -> None:
         self._data = data
-        self._processor = CountingProcessor(processor)
+        self._processor = processor
+        self._deltas = deltas
         self._image = config.image
         self._dialect = make_dialect(data.dialect)
         self._history = parse_history(data.history)
@@ -94,24 +97,29 @@ class Episodes:
             if rng is not None and any(self._data.shift) and rng.random() < self._data.shifted:
                 episode, frames = shifted(episode, frames, self._draw_shift(rng))
             sizes = {frame: (pixels.shape[1], pixels.shape[0]) for frame, pixels in frames.items()}
-            tiles = {frame: to_tiles(pixels, self._image) for frame, pixels in frames.items()}
-            first = dict(zip(tiles, np.cumsum([0, *map(len, tiles.values())]).tolist(), strict=False))
-            places = {_name(f): range(first[f], first[f] + len(t)) for f, t in tiles.items()}
+            pictures = {_name(f): TiledImage(to_tiles(frames[f], self._image), sizes[f]) for f in frames}
             sequences = [
-                self._sequence(messages, learn, places)
+                self._sequence(messages, learn, pictures)
                 for messages, learn in lessons(episode, sizes, self._dialect, self._history)
             ]
         except InputError as error:
             raise InputError(f"{episode.id}: {error}") from error
-        return Sample(torch.cat(list(tiles.values())), tuple(sequences), name=episode.task.name)
+        tiles = torch.cat([picture.tiles for picture in pictures.values()])
+        return without_unseen(Sample(tiles, tuple(sequences), name=episode.task.name))
 
     def _usable(self, episode: RecordedEpisode) -> RecordedEpisode:
         return _before_trouble(episode._replace(steps=episode.steps[: self._data.steps]))
 
-    def _sequence(self, messages: Sequence[Message], learn: Sequence[int], places: dict[bytes, range]) -> TokenSequence:
-        sequence, _ = conversation(self._processor, [_plain(message) for message in messages], learn)
+    def _sequence(
+        self, messages: Sequence[Message], learn: Sequence[int], pictures: dict[bytes, TiledImage]
+    ) -> TokenSequence:
+        """A picture that is shown several times is one: its tiles stand once in the sample."""
+        plain = [_plain(message, pictures) for message in messages]
+        sequence, _ = conversation(self._processor, plain, learn, self._deltas)
+        first = dict(zip(pictures, np.cumsum([0, *(len(p.tiles) for p in pictures.values())]), strict=False))
         shown = [image.data for message in messages for image in message.images]
-        return replace(sequence, tiles=tuple(tile for name in shown for tile in places[name]))
+        places = [np.arange(first[name], first[name] + len(pictures[name].tiles)) for name in shown]
+        return sequence.moved(np.concatenate(places))
 
     def _draw_shift(self, rng: np.random.Generator) -> tuple[int, int]:
         """Mostly right and down: pages begin at their upper left corner, and what leaves the screen is lost."""
@@ -167,15 +175,15 @@ def _turn(index: int, step: RecordedStep, size: tuple[int, int]) -> Turn:
 
 
 def _name(frame: int | str) -> bytes:
-    """Stands for a picture in messages; its pixels are cut into tiles apart from them."""
+    """Stands for a picture in messages; its tiles are cut apart from them."""
     return str(frame).encode()
 
 
-def _plain(message: Message) -> dict[str, Any]:
+def _plain(message: Message, pictures: dict[bytes, TiledImage]) -> dict[str, Any]:
     return {
         "role": message.role,
         "content": [
-            {"type": "image", "image": np.empty((*part.size[::-1], 3), np.uint8)}  # only counted
+            {"type": "image", "image": pictures[part.data]}
             if isinstance(part, Image)
             else {"type": "text", "text": part}
             for part in message.parts

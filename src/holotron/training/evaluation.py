@@ -21,7 +21,7 @@ from holotron.agent.dialects.base import Dialect
 from holotron.agent.schema import InvalidAction
 from holotron.data.labels import contains
 from holotron.errors import ConfigError
-from holotron.model.processor import Processor
+from holotron.model.processor import Deltas, Processor
 from holotron.training.batches import Batch, pack
 from holotron.training.distributed import gathered
 from holotron.training.episodes import Episodes
@@ -40,8 +40,10 @@ _AT_ONCE = 32  # samples per forward pass
 _SEED = 7_777_777  # of held-out samples: no training recipe should use it
 
 
-def make_suite(recipe: Eval, processor: Processor, learner: Learner, workers: int = 0) -> Suite:
-    source = open_source(recipe.data, processor, learner.model.config)
+def make_suite(
+    recipe: Eval, processor: Processor, learner: Learner, workers: int = 0, deltas: Deltas | None = None
+) -> Suite:
+    source = open_source(recipe.data, processor, learner.model.config, deltas)
     count = recipe.samples if source.size is None else min(recipe.samples, source.size)
     samples: list[Sample] = []
 
@@ -103,7 +105,7 @@ def _batches(learner: Learner, samples: Sequence[Sample]) -> list[Batch]:
             [sample.tiles.to(model.device) for sample in group],
             [sample.sequences for sample in group],
             [sample.slots for sample in group],
-            image_token=model.config.tokens.image,
+            config=model.config,
             device=model.device,
         )
         for group in (samples[n : n + _AT_ONCE] for n in range(0, len(samples), _AT_ONCE))

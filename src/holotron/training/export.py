@@ -52,7 +52,9 @@ def export(trainer: Trainer, figures: dict[str, float]) -> Path:
     save_checkpoint(model, folder, card=card(recipe, trainer.progress, figures), dtype=dtype)
     trainer.processor.save(folder)
     if recipe.agent is not None:
-        write_profile(folder, Profile(recipe.agent.dialect, history=recipe.agent.history, miniwob=recipe.agent.miniwob))
+        agent = recipe.agent
+        profile = Profile(agent.dialect, history=agent.history, miniwob=agent.miniwob, deltas=agent.tolerance)
+        write_profile(folder, profile)
     if heads:
         (folder / HEADS).parent.mkdir(exist_ok=True)
         save_file({name: t.contiguous() for name, t in heads.items()}, folder / HEADS)

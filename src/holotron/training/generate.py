@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from holotron.model.config import ModelConfig
 from holotron.training.learner import Learner
 from holotron.training.samples import TokenSequence
 
@@ -22,8 +22,7 @@ def greedy(
     model = learner.model
     device = model.device
     ids = [torch.from_numpy(sequence.ids[: sequence.prompt]).long().to(device) for _, sequence in prompts]
-    pictures = [tiles[list(sequence.tiles[: _shown(sequence, model.config)])] for tiles, sequence in prompts]
-    rows = model.encode_tiles(learner.pixels(torch.cat(pictures).to(device))) if any(map(len, pictures)) else None
+    rows = _rows(learner, prompts)
     state = model.new_state(len(prompts), capacity=max(map(len, ids)) + longest)
     x = model.merge(torch.cat(ids), rows)
     layout = state.advance([len(t) for t in ids])
@@ -44,7 +43,20 @@ def greedy(
     return replies
 
 
-def _shown(sequence: TokenSequence, config: ModelConfig) -> int:
-    """How many of its tiles a sequence has shown before its first reply."""
-    image_tokens = int((sequence.ids[: sequence.prompt] == config.tokens.image).sum())
-    return image_tokens // config.tokens_per_tile
+def _rows(learner: Learner, prompts: Sequence[tuple[Tensor, TokenSequence]]) -> Tensor | None:
+    """What the image placeholders before every first reply stand for, one after the other."""
+    config = learner.model.config
+    seen: list[Tensor] = []  # tiles
+    places: list[np.ndarray] = []
+    for tiles, sequence in prompts:
+        count = int((sequence.ids[: sequence.prompt] == config.tokens.image).sum())
+        if not count:
+            continue
+        used, place = np.unique(sequence.shown[:count, 0], return_inverse=True)
+        per_tile = config.image.tokens(*tiles.shape[-2:])
+        places.append((sum(map(len, seen)) + place) * per_tile + sequence.shown[:count, 1])
+        seen.append(tiles[used])
+    if not seen:
+        return None
+    rows = learner.model.encode_tiles(learner.pixels(torch.cat(seen).to(learner.model.device)))
+    return rows[torch.from_numpy(np.concatenate(places)).to(rows.device)]

@@ -83,7 +83,7 @@ class Learner(nn.Module):
         decoder = self.model.language_model
         x = decoder.embed(batch.ids_T)
         if rows_nkD is not None and len(batch.places_i):
-            seen = rows_nkD.index_select(0, batch.tile_of_image).flatten(0, 1)
+            seen = rows_nkD.flatten(0, 1).index_select(0, batch.rows_i)
             x = x.index_copy(0, batch.places_i, seen.to(x.dtype))
         hidden = decoder(x, Layout.build(batch.lengths, device=x.device))
         return decoder.logits(hidden.index_select(0, batch.before_l))

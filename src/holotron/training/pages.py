@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from holotron.agent.coordinates import Frame, Screen, point_to_model
 from holotron.agent.dialects import make_dialect
@@ -27,12 +28,12 @@ from holotron.data.samples import make_samples
 from holotron.data.shards import from_row, shard_files
 from holotron.errors import InputError, MissingDependency
 from holotron.model.config import ModelConfig
-from holotron.model.processor import Processor, to_tiles
+from holotron.model.processor import Processor, TiledImage, to_tiles
 from holotron.training.characters import slot_labels
 from holotron.training.mixture import CHUNK
 from holotron.training.recipe import DrawnData, PageData
 from holotron.training.samples import Sample, Target, TokenSequence
-from holotron.training.stream import CountingProcessor, conversation
+from holotron.training.stream import conversation
 from holotron.types import Observation, Task
 
 _LANE = 1_000_000_000  # pages between the starts of two lanes
@@ -43,7 +44,7 @@ class PageSamples:
 
     def __init__(self, data: DrawnData | PageData, processor: Processor, config: ModelConfig) -> None:
         self._data = data
-        self._processor = CountingProcessor(processor)
+        self._processor = processor
         self._image = config.image
         self._dialect = make_dialect(data.dialect)
         if self._dialect.resize is not None:
@@ -51,10 +52,10 @@ class PageSamples:
 
     def sample(self, page: Page, rng: np.random.Generator) -> Sample:
         tiles = to_tiles(page.image, self._image)
-        sequences = tuple(self._ask(page, rng)) if self._data.questions else ()
+        sequences = tuple(self._ask(page, tiles, rng)) if self._data.questions else ()
         return Sample(tiles, sequences, slot_labels(page, self._image))
 
-    def _ask(self, page: Page, rng: np.random.Generator) -> Iterator[TokenSequence]:
+    def _ask(self, page: Page, tiles: Tensor, rng: np.random.Generator) -> Iterator[TokenSequence]:
         chance = random.Random(int(rng.integers(2**63)))
         found = make_samples(page.elements, page.text, chance)
         if kinds := self._data.kinds:
@@ -64,7 +65,7 @@ class PageSamples:
         asked = chance.sample(found, min(self._data.questions, len(found)))
         for start in range(0, len(asked), self._data.turns):
             group = asked[start : start + self._data.turns]
-            messages = self.first_turn(group[0], screen, page.image)
+            messages = self.first_turn(group[0], screen, TiledImage(tiles, screen.image))
             for question in group[1:]:
                 messages += self.later_turn(question, screen)
             sequence, _ = conversation(self._processor, messages)
@@ -74,7 +75,7 @@ class PageSamples:
                 target = Target(first.box, self._dialect.name, screen.image, screen.viewport)
             yield replace(sequence, target=target)
 
-    def first_turn(self, question: Question, screen: Screen, image: Any) -> list[dict[str, Any]]:
+    def first_turn(self, question: Question, screen: Screen, image: TiledImage) -> list[dict[str, Any]]:
         """What the dialect shows a policy that is given this question as its task, and the reply to it."""
         picture = Image(b"", "image/png", screen.image)  # stands for the page; its pixels are filled in below
         turn = Turn(0, Observation(b"", "image/png", screen.image, screen.viewport), picture, screen)

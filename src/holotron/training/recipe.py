@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar, overload
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, model_validator
 
 from holotron.errors import ConfigError
+from holotron.model.processor import Deltas
 
 NonNegative = Annotated[float, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -228,6 +229,13 @@ class AgentPart(Part):
     dialect: str = "compact"
     history: str = "append"
     miniwob: dict[str, float | bool] = {}  # how it wants to be shown MiniWoB++: scale, crop, png
+    # Screenshots told as changes to the one before, in episodes and conversations, and so when it is served. A number
+    # is the tolerance: 0, the same as true, for pictures without loss; 8 for JPEG.
+    deltas: bool | Annotated[int, Field(ge=0, le=255)] = False
+
+    @property
+    def tolerance(self) -> int | None:
+        return None if self.deltas is False else int(self.deltas) if self.deltas is not True else 0
 
 
 class Recipe(Part):
@@ -245,6 +253,11 @@ class Recipe(Part):
     save: SavePart = SavePart()
     evaluate: EvalPart = EvalPart()
     agent: AgentPart | None = None
+
+    @property
+    def deltas(self) -> Deltas | None:
+        tolerance = self.agent.tolerance if self.agent is not None else None
+        return None if tolerance is None else Deltas(tolerance)
 
 
 # ------------------------------------------------------------------------------------------------------ files and flags

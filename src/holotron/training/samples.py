@@ -6,10 +6,15 @@ torch tensors: worker processes hand those over through shared memory, and every
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from torch import Tensor
+
+from holotron.model.processor import PromptImage
+
+NOTHING = np.empty((0, 2), np.int32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +31,18 @@ class Target:
 class TokenSequence:
     ids: np.ndarray  # int32 [T]
     learn: np.ndarray  # bool [T]: tokens the model should have written
-    tiles: tuple[int, ...] = ()  # which of the sample's tiles its image placeholders stand for, in order
+    # int32 [i, 2]: for every image placeholder, in order, one of the sample's tiles and the row of it that it stands
+    # for. A whole picture shows all rows of its tiles; one that is told as changes, those that changed.
+    shown: np.ndarray = field(default_factory=lambda: NOTHING)
     prompt: int = 0  # tokens before the first reply
     target: Target | None = None  # of a first reply that is a click
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def moved(self, places: np.ndarray) -> TokenSequence:
+        """The same with tile n at place `places[n]`."""
+        return replace(self, shown=np.stack([places[self.shown[:, 0]], self.shown[:, 1]], 1).astype(np.int32))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +51,27 @@ class Sample:
     sequences: tuple[TokenSequence, ...] = ()
     slots: np.ndarray | None = None  # uint8 [labelled tiles, rows, columns * SLOTS], see `characters`
     name: str = ""  # of the task, for figures by task
+
+
+def rows_shown(images: Sequence[PromptImage]) -> np.ndarray:
+    """What the placeholders of these pictures stand for, as `TokenSequence.shown` has it, with their tiles numbered one
+    after the other."""
+    parts = [NOTHING]
+    first = 0
+    for image in images:
+        for run in image.shown:
+            rows = np.arange(run.first, run.first + run.count, dtype=np.int32)
+            parts.append(np.stack([np.full_like(rows, first + run.tile), rows], 1))
+        first += len(image.tiles)
+    return np.concatenate(parts)
+
+
+def without_unseen(sample: Sample) -> Sample:
+    """The same without the tiles that no sequence shows anything of: nobody has to encode them."""
+    used = np.unique(np.concatenate([NOTHING[:, 0], *(sequence.shown[:, 0] for sequence in sample.sequences)]))
+    if len(used) == len(sample.tiles):
+        return sample
+    places = np.zeros(len(sample.tiles), np.int32)
+    places[used] = np.arange(len(used))
+    sequences = tuple(sequence.moved(places) for sequence in sample.sequences)
+    return replace(sample, tiles=sample.tiles[used], sequences=sequences)

@@ -11,17 +11,18 @@ import numpy as np
 
 from holotron.errors import InputError
 from holotron.model.config import ModelConfig
-from holotron.model.processor import Processor
+from holotron.model.processor import Deltas, Processor
 from holotron.training.mixture import Source
 from holotron.training.recipe import ConversationData, Data, DrawnData, EpisodeData, PageData, TextData
 from holotron.training.samples import Sample
 from holotron.training.stream import conversation_sample
 
 
-def open_source(data: Data, processor: Processor, config: ModelConfig) -> Source:
+def open_source(data: Data, processor: Processor, config: ModelConfig, deltas: Deltas | None = None) -> Source:
+    """`deltas`: conversations and episodes tell screenshots as changes to the one before."""
     match data:
         case ConversationData():
-            return Conversations(data, processor)
+            return Conversations(data, processor, deltas)
         case DrawnData():
             from holotron.training.pages import DrawnPages
 
@@ -33,7 +34,7 @@ def open_source(data: Data, processor: Processor, config: ModelConfig) -> Source
         case EpisodeData():
             from holotron.training.episodes import Episodes
 
-            return Episodes(data, processor, config)
+            return Episodes(data, processor, config, deltas)
         case TextData():
             from holotron.training.texts import Texts
 
@@ -43,8 +44,9 @@ def open_source(data: Data, processor: Processor, config: ModelConfig) -> Source
 class Conversations:
     """JSON lines of `rollouts.export`. Only their places in the files are kept; pictures are read when needed."""
 
-    def __init__(self, data: ConversationData, processor: Processor) -> None:
+    def __init__(self, data: ConversationData, processor: Processor, deltas: Deltas | None = None) -> None:
         self._processor = processor
+        self._deltas = deltas
         self._lines: list[tuple[Path, int]] = []
         for file in data.files:
             self._lines += [(file, place) for place in _line_starts(file)]
@@ -62,7 +64,7 @@ class Conversations:
             line = json.loads(raw)
             pictures = [(file.parent / path).read_bytes() for path in line.get("images", ())]
             messages = _with_pictures(line["messages"], pictures)
-            return conversation_sample(self._processor, messages, line.get("learn"))
+            return conversation_sample(self._processor, messages, line.get("learn"), self._deltas)
         except (ValueError, KeyError, TypeError, AttributeError, OSError, InputError) as error:
             raise InputError(f"{file}, at byte {place}: {error}") from error
 

@@ -5,6 +5,8 @@ that ends its turn. That is how `agent.policies.engine` talks to the engine, so 
 
     render(goal, screenshot)  reply <end>  bridge(screenshot)  reply <end>  ...
                               learnt                           learnt
+
+With `deltas`, screenshots are told as changes to the one before, as a session does it for a policy that asks for that.
 """
 
 from __future__ import annotations
@@ -15,62 +17,44 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from holotron.errors import ConfigError, InputError
-from holotron.model.processor import Processor, PromptImage, tile_count
-from holotron.training.samples import Sample, TokenSequence
+from holotron.model.processor import Deltas, Processor, PromptImage
+from holotron.training.samples import Sample, TokenSequence, rows_shown, without_unseen
 
 Message = Mapping[str, Any]
 
 
 def conversation(
-    processor: Processor, messages: Sequence[Message], learn: Collection[int] | None = None
-) -> tuple[TokenSequence, Tensor]:
-    """A conversation that ends in a reply, as one sequence and the tiles it looks at. `learn` are the messages to learn
-    from; by default all replies. Image parts carry their pixels, as for `Processor.render`."""
+    processor: Processor,
+    messages: Sequence[Message],
+    learn: Collection[int] | None = None,
+    deltas: Deltas | None = None,
+) -> tuple[TokenSequence, list[PromptImage]]:
+    """A conversation that ends in a reply, as one sequence and the pictures it looks at. `learn` are the messages to
+    learn from; by default all replies. Image parts carry their pixels or tiles, as for `Processor.render`."""
     if not messages or messages[-1].get("role") != "assistant":
         raise InputError("a conversation to learn from must end with a reply")
     end = end_of_turn(processor)
     ids: list[int] = []
     learnt: list[bool] = []
-    tiles: list[Tensor] = []
+    images: list[PromptImage] = []
     asked: list[Message] = []
     prompt_length = 0
     for number, message in enumerate(messages):
         if message.get("role") != "assistant":
             asked.append(message)
             continue
-        prompt = processor.bridge(asked, after=ids) if ids else processor.render(asked)
+        prompt = processor.bridge(asked, after=ids, deltas=deltas) if ids else processor.render(asked, deltas=deltas)
+        deltas = deltas.after(prompt) if deltas is not None else None
         prompt_length = prompt_length or len(prompt.ids)
         reply = [*reply_tokens(processor, message), end]
         ids += [*prompt.ids, *reply]
         learnt += [False] * len(prompt.ids) + [learn is None or number in learn] * len(reply)
-        tiles += [image.tiles for image in prompt.images]
+        images += prompt.images
         asked = []
-    pictures = torch.cat(tiles) if tiles else torch.empty((0, 3, 0, 0), dtype=torch.uint8)
-    sequence = TokenSequence(
-        np.asarray(ids, np.int32), np.asarray(learnt), tuple(range(len(pictures))), prompt=prompt_length
-    )
-    return sequence, pictures
-
-
-class CountingProcessor(Processor):
-    """Writes prompts about a picture that is tiled already: it is counted, not cut and hashed again."""
-
-    def __init__(self, processor: Processor) -> None:
-        super().__init__(
-            processor.tokenizer,
-            processor.template,
-            processor.images,
-            limits=processor.limits,
-            image_limits=processor.image_limits,
-        )
-
-    def _image(self, pixels: np.ndarray, start: int) -> PromptImage:
-        height, width = pixels.shape[:2]
-        count = tile_count(width, height, self._eyes())
-        return PromptImage(start, count * self._eyes().tokens_per_tile, torch.empty(count, 0), ())
+    sequence = TokenSequence(np.asarray(ids, np.int32), np.asarray(learnt), rows_shown(images), prompt=prompt_length)
+    return sequence, images
 
 
 def reply_tokens(processor: Processor, message: Message) -> list[int]:
@@ -94,7 +78,12 @@ def end_of_turn(processor: Processor) -> int:
 
 
 def conversation_sample(
-    processor: Processor, messages: Sequence[Message], learn: Collection[int] | None = None
+    processor: Processor,
+    messages: Sequence[Message],
+    learn: Collection[int] | None = None,
+    deltas: Deltas | None = None,
 ) -> Sample:
-    sequence, tiles = conversation(processor, messages, learn)
-    return Sample(tiles, (sequence,))
+    sequence, images = conversation(processor, messages, learn, deltas)
+    empty = torch.empty((0, 3, 0, 0), dtype=torch.uint8)
+    tiles = torch.cat([image.tiles for image in images]) if images else empty
+    return without_unseen(Sample(tiles, (sequence,)))

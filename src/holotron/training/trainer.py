@@ -49,7 +49,8 @@ class Trainer:
         self.optimiser = Optimiser(self.learner.named_parameters(), recipe.optimiser)
         self.batches = self._open_batches()
         self.suites: list[Suite] = [
-            make_suite(e, self.processor, self.learner, recipe.batch.workers) for e in recipe.evaluate.suites
+            make_suite(e, self.processor, self.learner, recipe.batch.workers, recipe.deltas)
+            for e in recipe.evaluate.suites
         ]
         self.checkpoints = Checkpoints(out / "checkpoints", recipe.save.keep, where)
         self.progress = Progress(positions=[0] * where.count)
@@ -136,7 +137,8 @@ class Trainer:
 
     def _open_batches(self) -> Batches:
         recipe, where = self.recipe, self.where
-        sources = [open_source(data, self.processor, self.learner.model.config) for data in recipe.data]
+        config = self.learner.model.config
+        sources = [open_source(data, self.processor, config, recipe.deltas) for data in recipe.data]
         weights = [data.weight for data in recipe.data]
         return Batches(
             lambda start: sample_stream(
@@ -150,7 +152,7 @@ class Trainer:
                 device=where.device,
             ),
             recipe.batch,
-            config=self.learner.model.config,
+            config=config,
             device=where.device,
             seed=recipe.seed,
             rank=where.rank,

@@ -122,7 +122,7 @@ def clone(
             [sample.tiles for sample in chosen],
             [sample.sequences for sample in chosen],
             [None] * len(chosen),
-            image_token=config.tokens.image,
+            config=config,
             device=torch.device("cpu"),
         )
         (learner(batch, learner.pixels(batch.tiles_n3HW))[0] / len(batch.targets_l)).backward()

@@ -34,6 +34,7 @@ def rollout(success: bool, *, version: int = 0, length: int = 6, name: str = "a"
         np.arange(length, dtype=np.int32),
         learn,
         (b"0123456789abcdef",),
+        np.asarray([[0, 0], [0, 1]], np.int32),
         np.full(count, -0.5, np.float32),
         np.full(count, version, np.int32),
     )
@@ -93,7 +94,7 @@ def test_successes_come_back_as_they_were(tmp_path):
     assert len(list(tmp_path.glob("a/*.npz"))) == 2
     found, meant = Successes(tmp_path, keep=2).find("a"), rollout(True, version=3, length=9)
     assert found is not None and found.replayed and found.success and found.task == meant.task
-    for name in ("ids_T", "learn_T", "logprobs_l", "versions_l"):
+    for name in ("ids_T", "learn_T", "shown", "logprobs_l", "versions_l"):
         assert np.array_equal(getattr(found.plays[0], name), getattr(meant.plays[0], name))
     assert found.plays[0].tiles == meant.plays[0].tiles
     assert all(torch.equal(found.tiles[key], meant.tiles[key]) for key in meant.tiles)

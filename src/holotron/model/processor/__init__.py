@@ -6,7 +6,7 @@ prompt = processor.render([{"role": "user", "content": [{"type": "image", "image
 """
 
 from holotron.model.processor.deltas import Deltas, Run, Screen
-from holotron.model.processor.images import ImageLimits, decode_image, normalise, tile_keys, to_tiles
+from holotron.model.processor.images import ImageLimits, TiledImage, decode_image, normalise, tile_keys, to_tiles
 from holotron.model.processor.processor import Processor, Prompt, PromptImage, PromptLimits
 from holotron.model.processor.reply import ReplyParser, ReplyPart, ToolCall, parse_reply
 from holotron.model.processor.template import ChatTemplate
@@ -27,6 +27,7 @@ __all__ = [
     "Run",
     "Screen",
     "StreamDecoder",
+    "TiledImage",
     "Tokenizer",
     "ToolCall",
     "byte_tokenizer",

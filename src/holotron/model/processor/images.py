@@ -39,6 +39,15 @@ class ImageLimits:
     max_side: int = 16_384
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class TiledImage:
+    """A picture that is cut into tiles already, for whoever writes many prompts about the same one. An engine does not
+    take it: its tiles have no keys."""
+
+    tiles: Tensor  # uint8 [n, 3, height, width], as `to_tiles` makes them
+    size: tuple[int, int]  # of the picture before
+
+
 def decode_image(source: bytes | Image.Image, limits: ImageLimits | None = None) -> np.ndarray:
     """Encoded (or opened) image to uint8 RGB [height, width, 3]. Anything unreadable or too large: `InputError`."""
     limits = limits or ImageLimits()

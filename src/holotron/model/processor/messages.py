@@ -18,11 +18,11 @@ import numpy as np
 from PIL import Image
 
 from holotron.errors import InputError
-from holotron.model.processor.images import ImageLimits, check_pixels, decode_image
+from holotron.model.processor.images import ImageLimits, TiledImage, check_pixels, decode_image
 from holotron.model.processor.tokenizer import Shield, Tokenizer
 
 ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
-ImageSource = bytes | str | np.ndarray | Image.Image  # a string is a data: URL
+ImageSource = bytes | str | np.ndarray | Image.Image | TiledImage  # a string is a data: URL
 
 _DATA_URL = re.compile(r"data:(?:image/[\w.+-]+)?(?:;[\w=.-]+)*;base64,(.*)", re.S | re.I)
 
@@ -132,7 +132,7 @@ def _shielded(value: Any, shield: Shield) -> Any:
     raise InputError(f"a tool definition or call holds a {type(value).__name__}, which is not JSON")
 
 
-def load_image(source: ImageSource, limits: ImageLimits) -> np.ndarray:
+def load_image(source: bytes | str | np.ndarray | Image.Image, limits: ImageLimits) -> np.ndarray:
     """Whatever form an image was handed over in, to uint8 RGB [height, width, 3]."""
     if isinstance(source, str):
         return decode_image(_from_data_url(source, limits), limits)

@@ -17,13 +17,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from torch import Tensor
 
 from holotron.errors import ConfigError, InputError
 from holotron.model.processor import folder
 from holotron.model.processor.deltas import MARK, Deltas, Run, Screen, address, cut_delta, screen_key, whole_runs
-from holotron.model.processor.images import ImageLimits, tile_keys, to_tiles
+from holotron.model.processor.images import ImageLimits, TiledImage, tile_keys, to_tiles
 from holotron.model.processor.messages import ImageSource, load_image, plain_chat
 from holotron.model.processor.template import ChatTemplate, Message
 from holotron.model.processor.tiling import ImageConfig, image_tokens
@@ -209,7 +208,7 @@ class Processor:
             if index != tokenizer.image_id:
                 ids.append(index)
                 continue
-            image = self._image(load_image(next(remaining), self.image_limits), start=len(ids))
+            image = self._image(next(remaining), start=len(ids))
             tiles_so_far += len(image.tiles)
             if tiles_so_far > self.limits.max_tiles:
                 raise InputError(f"the images need more than {self.limits.max_tiles} tiles; send fewer or smaller ones")
@@ -229,10 +228,16 @@ class Processor:
         if count > self.limits.max_tokens:
             raise InputError(f"the prompt has more than {self.limits.max_tokens:,} tokens")
 
-    def _image(self, pixels: np.ndarray, start: int) -> PromptImage:
-        tiles = to_tiles(pixels, self._eyes())
+    def _image(self, source: ImageSource, start: int) -> PromptImage:
+        if isinstance(source, TiledImage):
+            tiles, size = source.tiles, source.size
+            keys: tuple[bytes, ...] = ()
+        else:
+            pixels = load_image(source, self.image_limits)
+            tiles, size = to_tiles(pixels, self._eyes()), (pixels.shape[1], pixels.shape[0])
+            keys = tuple(tile_keys(tiles))
         length = len(tiles) * self._eyes().tokens(*tiles.shape[-2:])
-        return PromptImage(start, length, tiles, tuple(tile_keys(tiles)), size=(pixels.shape[1], pixels.shape[0]))
+        return PromptImage(start, length, tiles, keys, size=size)
 
     def _delta(self, image: PromptImage, deltas: Deltas) -> tuple[PromptImage, list[int]]:
         """The image told as changes, and its tokens; whole where that is not shorter."""

@@ -56,11 +56,12 @@ def make_pass(items: Sequence[Weighted], config: ModelConfig, device: torch.devi
         tiles |= {key: rollout.tiles[key] for key in play.tiles}
     place = {key: n for n, key in enumerate(tiles)}
     sequences = [
-        TokenSequence(play.ids_T, play.learn_T, tuple(place[key] for key in play.tiles)) for _, play, _ in items
+        TokenSequence(play.ids_T, play.learn_T, play.shown).moved(np.asarray([place[key] for key in play.tiles], int))
+        for _, play, _ in items
     ]
     size = config.image.tile_size
     pixels = torch.stack(list(tiles.values())) if tiles else torch.empty((0, 3, size, size), dtype=torch.uint8)
-    batch = pack([pixels.to(device)], [sequences], [None], image_token=config.tokens.image, device=device)
+    batch = pack([pixels.to(device)], [sequences], [None], config=config, device=device)
 
     def spread(parts: list[np.ndarray]) -> Tensor:
         return torch.from_numpy(np.concatenate(parts)).to(device)

@@ -17,6 +17,7 @@ from holotron.engine.api import SamplingParams
 from holotron.engine.engine import Engine
 from holotron.envs.base import EnvironmentPool
 from holotron.model.loading import resolve
+from holotron.model.processor import Deltas
 from holotron.rollouts.suites import Suite, find_suite
 from holotron.training.rl.policy import RolloutPolicy, Trunk
 from holotron.training.rl.recipe import AgentPart, RlRecipe, TaskPart
@@ -61,6 +62,7 @@ class Player:
             "name": recipe.name,
             "constrained": agent.constrained,
             "thinking": agent.thinking,
+            "deltas": None if self._profile.deltas is None else Deltas(self._profile.deltas),
         }
         self._sampling = SamplingParams(
             max_tokens=agent.max_tokens, temperature=agent.temperature, top_p=agent.top_p, seed=0

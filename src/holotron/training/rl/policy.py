@@ -73,7 +73,13 @@ class RolloutPolicy(EnginePolicy):
 
 class _RecordedChat(EngineChat):
     def __init__(self, policy: RolloutPolicy) -> None:
-        super().__init__(policy.engine, policy.sampling, constrained=policy.constrained, thinking=policy.thinking)
+        super().__init__(
+            policy.engine,
+            policy.sampling,
+            constrained=policy.constrained,
+            thinking=policy.thinking,
+            deltas=policy.deltas,
+        )
         self._policy = policy
         self._reseed(0)
 

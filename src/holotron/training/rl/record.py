@@ -14,8 +14,8 @@ import numpy as np
 from torch import Tensor
 
 from holotron.engine.api import Result
-from holotron.errors import ConfigError
-from holotron.model.processor import Prompt
+from holotron.model.processor import Prompt, PromptImage
+from holotron.training.samples import rows_shown
 from holotron.types import Outcome, Task
 
 
@@ -36,7 +36,8 @@ class Play:
 
     ids_T: np.ndarray  # int32
     learn_T: np.ndarray  # bool
-    tiles: tuple[bytes, ...]  # content keys of the tiles it looks at, in order
+    tiles: tuple[bytes, ...]  # content keys of the tiles it looks at
+    shown: np.ndarray  # int32 [i, 2]: for every image placeholder, one of these tiles and a row of it
     logprobs_l: np.ndarray  # float32, of the engine: its plain softmax, before temperature, filters and grammar
     versions_l: np.ndarray  # int32: the number of the update whose weights sampled the token
 
@@ -71,18 +72,13 @@ def play_of(turns: Sequence[Turn], first_version: int = 0) -> tuple[Play, dict[b
     """A session's log and the tiles it shows. `first_version`: the update that the engine's version 0 stands for."""
     ids: list[int] = []
     learn: list[bool] = []
-    keys: list[bytes] = []
-    tiles: dict[bytes, Tensor] = {}
+    images: list[PromptImage] = []
     logprobs: list[float] = []
     versions: list[int] = []
     for turn in turns:
         ids += turn.prompt.ids
         learn += [False] * len(turn.prompt.ids)
-        for image in turn.prompt.images:
-            if image.runs is not None:
-                raise ConfigError("screenshot deltas cannot be learnt from in RL yet; turn them off for rollouts")
-            keys += image.keys
-            tiles |= zip(image.keys, image.tiles, strict=True)
+        images += turn.prompt.images
         result = turn.result
         ids += result.tokens
         learn += [not forced for forced in result.forced]
@@ -90,10 +86,17 @@ def play_of(turns: Sequence[Turn], first_version: int = 0) -> tuple[Play, dict[b
             if not forced:
                 logprobs.append(logprob)
                 versions.append(first_version + version)
+    keys = [key for image in images for key in image.keys]
+    pixels = [tile for image in images for tile in image.tiles]
+    shown = rows_shown(images)
+    tiles = {keys[n]: pixels[n] for n in np.unique(shown[:, 0])}  # a picture told as changes may show few of its tiles
+    place = {key: n for n, key in enumerate(tiles)}
+    shown[:, 0] = [place[keys[n]] for n in shown[:, 0]]
     play = Play(
         np.asarray(ids, np.int32),
         np.asarray(learn, bool),
-        tuple(keys),
+        tuple(tiles),
+        shown,
         np.asarray(logprobs, np.float32),
         np.asarray(versions, np.int32),
     )

@@ -74,6 +74,7 @@ def _to_arrays(rollout: Rollout) -> dict[str, Any]:
             f"ids{n}": play.ids_T,
             f"learn{n}": play.learn_T,
             f"tiles{n}": np.asarray([place[key] for key in play.tiles], np.int32),
+            f"shown{n}": play.shown,
             f"logprobs{n}": play.logprobs_l,
             f"versions{n}": play.versions_l,
         }
@@ -88,6 +89,7 @@ def _from_arrays(arrays: dict[str, np.ndarray]) -> Rollout:
             arrays[f"ids{n}"],
             arrays[f"learn{n}"],
             tuple(keys[place] for place in arrays[f"tiles{n}"]),
+            arrays[f"shown{n}"],
             arrays[f"logprobs{n}"],
             arrays[f"versions{n}"],
         )

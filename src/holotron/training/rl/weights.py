@@ -22,7 +22,7 @@ from holotron.engine.api import Result, SamplingParams
 from holotron.engine.engine import Engine
 from holotron.engine.generation import Generation
 from holotron.engine.session import Session
-from holotron.model.processor import Prompt, PromptImage
+from holotron.model.processor import Prompt, PromptImage, Run
 from holotron.training import lora
 from holotron.training.learner import Learner
 from holotron.training.recipe import LoraPart
@@ -93,16 +93,18 @@ def _log_before_last_reply(play: Play, rollout: Rollout, image_token: int) -> Pr
     last = int(np.flatnonzero(play.learn_T)[-1])
     while last and play.learn_T[last - 1]:
         last -= 1
-    ids = play.ids_T[:last].tolist()
-    places = np.flatnonzero(play.ids_T[:last] == image_token)
+    ids = play.ids_T[:last]
+    places = np.flatnonzero(ids == image_token)
+    tiles, rows = play.shown[: len(places)].T
+    # Stretches of neighbouring tokens that show neighbouring rows of one tile.
+    new = (np.diff(places, prepend=-2) != 1) | (np.diff(tiles, prepend=-1) != 0) | (np.diff(rows, prepend=-2) != 1)
     images = []
-    if len(places):
-        total = int((play.ids_T == image_token).sum())
-        per_tile = total // len(play.tiles)
-        for n in range(len(places) // per_tile):
-            key = play.tiles[n]
-            images.append(PromptImage(int(places[n * per_tile]), per_tile, rollout.tiles[key][None], (key,)))
-    return Prompt(ids, tuple(images))
+    for mine in np.split(np.arange(len(places)), np.flatnonzero(new)[1:]) if len(places) else []:
+        key, run = play.tiles[tiles[mine[0]]], Run(0, int(rows[mine[0]]), len(mine))
+        images.append(
+            PromptImage(int(places[mine[0]]), len(mine), rollout.tiles[key][None], (key,), runs=(run,), places=(0,))
+        )
+    return Prompt(ids.tolist(), tuple(images))
 
 
 @torch.no_grad()
