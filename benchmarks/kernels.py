@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests" / "kernels")]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
 from holotron.kernels.attention import attend  # noqa: E402
 from holotron.kernels.conv import causal_conv  # noqa: E402
@@ -280,7 +280,7 @@ def prefill(clock: Clock, tokens: int) -> None:
 
 
 def check() -> int:
-    import checks
+    from tests.kernels import checks
 
     wrong = 0
     for name, (what, found, tolerance), seconds in checks.run_all():
@@ -302,7 +302,7 @@ def main() -> int:
     parser.add_argument("--tokens", type=int, default=8192)
     args, _ = parser.parse_known_args()
     if not torch.cuda.is_available():
-        print("no GPU here; `python tests/kernels/checks.py` runs the kernels through the interpreter")
+        print("no GPU here; `python -m tests.kernels.checks` runs the kernels through the interpreter")
         return 1
     wrong = check() if args.check else 0
     with torch.inference_mode():

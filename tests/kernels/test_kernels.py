@@ -19,15 +19,16 @@ import torch
 pytest.importorskip("triton")
 
 HERE = Path(__file__).parent
-NAMES = ("norms", "rotary", "quantized", "conv", "scan", "replay", "attention")
+NAMES = ("norms", "rotary", "quantized", "conv", "scan", "replay", "attention", "gradients")
 
 
 @cache
 def interpreted() -> dict[str, list[dict[str, float | str]]]:
     environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    environment["PYTHONPATH"] = str(HERE.parent.parent / "src")
+    root = HERE.parent.parent
+    environment["PYTHONPATH"] = os.pathsep.join([str(root / "src"), str(root)])
     done = subprocess.run(
-        [sys.executable, str(HERE / "checks.py"), "--json"],
+        [sys.executable, "-m", "tests.kernels.checks", "--json"],
         env=environment,
         capture_output=True,
         text=True,
@@ -67,7 +68,7 @@ def test_a_captured_decode_step_follows_its_inputs() -> None:
     from holotron.kernels.conv import causal_conv
     from holotron.kernels.layout import Layout
     from holotron.kernels.scan import state_space_scan
-    from tests.kernels.checks import REAL, Bench, scan_inputs
+    from tests.kernels.material import REAL, Bench, scan_inputs
 
     bench = Bench("cuda", REAL)
     s, batch, page = REAL, 6, 64

@@ -1,7 +1,8 @@
-"""Which implementation runs: Triton for inference on a GPU, torch arranged for caches on a CPU, else the reference.
+"""Which implementation runs: Triton on a GPU, torch arranged for caches on a CPU, else the reference.
 
 `HOLOTRON_KERNELS=reference` forces the references (to compare, or to get going on a GPU that Triton does not know).
-Under autograd the references run too: they are differentiable as they stand.
+Under autograd the references run, which are differentiable as they stand, except where a Triton kernel brings its own
+gradient.
 
 Launch configurations are fixed and small in number, so that a process starts in seconds: each is chosen by arithmetic
 from the shapes and, where it matters, from the two facts about a GPU below.
@@ -27,11 +28,22 @@ def _triton_wanted() -> bool:
     return not _reference_wanted() and importlib.util.find_spec("triton") is not None
 
 
+def _suits_triton(t: Tensor) -> bool:
+    return t.is_cuda and t.dtype != torch.float64 and _triton_wanted()
+
+
+def _learning(tensors: tuple[Tensor, ...]) -> bool:
+    return torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+
+
 def use_triton(*tensors: Tensor) -> bool:
-    first = tensors[0]
-    if not first.is_cuda or not _triton_wanted() or first.dtype == torch.float64:
-        return False
-    return not (torch.is_grad_enabled() and any(t.requires_grad for t in tensors))
+    """For inference."""
+    return _suits_triton(tensors[0]) and not _learning(tensors)
+
+
+def train_with_triton(*tensors: Tensor) -> bool:
+    """Under autograd, where a kernel has a gradient of its own."""
+    return _suits_triton(tensors[0]) and _learning(tensors)
 
 
 def use_cpu(*tensors: Tensor) -> bool:
@@ -41,7 +53,7 @@ def use_cpu(*tensors: Tensor) -> bool:
         return False
     if first.dtype not in (torch.float32, torch.float64) or _reference_wanted():
         return False
-    return not (torch.is_grad_enabled() and any(t.requires_grad for t in tensors))
+    return not _learning(tensors)
 
 
 @functools.cache

@@ -73,8 +73,8 @@ def pack(
     labelled = [(n, labels) for n, labels in enumerate(slots) if labels is not None]
     slot_tiles = [first_tile[n] + tile for n, labels in labelled for tile in range(len(labels))]
 
-    def send(array: np.ndarray | list[int]) -> Tensor:
-        tensor = torch.from_numpy(np.asarray(array, np.int64))
+    def send(array: np.ndarray | list[int], dtype: type = np.int64) -> Tensor:
+        tensor = torch.from_numpy(np.asarray(array, dtype))
         return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
 
     labels = np.concatenate([labels for _, labels in labelled]) if labelled else None
@@ -86,7 +86,7 @@ def pack(
         rows_i=send(np.concatenate([empty, *rows])),
         before_l=send(targets - 1),
         targets_l=send(ids[targets]),
-        slots_nRC=torch.from_numpy(labels).to(device) if labels is not None else None,
+        slots_nRC=send(labels, np.uint8) if labels is not None else None,
         slot_tiles=send(slot_tiles),
         samples=len(tiles),
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from holotron.kernels.attention import reference
-from holotron.kernels.dispatch import use_triton
+from holotron.kernels.attention import packed, reference
+from holotron.kernels.dispatch import train_with_triton, use_triton
 from holotron.kernels.layout import Layout
 
 __all__ = ["attend"]
@@ -25,4 +25,6 @@ def attend(
 
         if triton.supported(q_THD, cache[0]):
             return triton.attend(q_THD, k_TKD, v_TKD, cache, layout, scale)
+    if cache is None and train_with_triton(q_THD, k_TKD, v_TKD) and packed.supported(q_THD):
+        return packed.attend(q_THD, k_TKD, v_TKD, layout, scale)
     return reference.attend(q_THD, k_TKD, v_TKD, cache, layout, scale)

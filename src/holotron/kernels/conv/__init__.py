@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from holotron.kernels.conv import reference
-from holotron.kernels.dispatch import use_triton
+from holotron.kernels.dispatch import train_with_triton, use_triton
 from holotron.kernels.layout import Layout
 
 __all__ = ["causal_conv"]
@@ -20,4 +20,9 @@ def causal_conv(
 
         if triton.supported(weight_CK):
             return triton.causal_conv(x_TC, weight_CK, bias_C, state_RKC, layout)
+    if state_RKC is None and train_with_triton(x_TC, weight_CK):
+        from holotron.kernels.conv import triton_backward
+
+        if triton_backward.supported(weight_CK):
+            return triton_backward.Conv.apply(x_TC, weight_CK, bias_C, layout)
     return reference.causal_conv(x_TC, weight_CK, bias_C, state_RKC, layout)

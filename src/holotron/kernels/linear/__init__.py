@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from holotron.errors import ConfigError
-from holotron.kernels.dispatch import has_fp8, use_triton
+from holotron.kernels.dispatch import has_fp8, train_with_triton, use_triton
 from holotron.kernels.linear import reference
 from holotron.kernels.linear.reference import Quantized
 
@@ -45,4 +45,8 @@ def relu2(x_TI: Tensor, quantized: bool = False) -> Tensor | Quantized:
         from holotron.kernels.linear import triton
 
         return triton.relu2(x_TI, quantized)
+    if not quantized and train_with_triton(x_TI):
+        from holotron.kernels.linear import triton
+
+        return triton.ReLU2.apply(x_TI)
     return reference.relu2(x_TI, quantized)

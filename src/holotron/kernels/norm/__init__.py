@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from holotron.kernels.dispatch import use_cpu, use_triton
+from holotron.kernels.dispatch import train_with_triton, use_cpu, use_triton
 from holotron.kernels.linear.reference import Quantized
 from holotron.kernels.norm import cpu, reference
 
@@ -18,6 +18,11 @@ def rms_norm(x: Tensor, weight_D: Tensor, eps: float) -> Tensor:
         from holotron.kernels.norm import triton
 
         return triton.rms_norm(x, weight_D, eps)
+    if train_with_triton(x, weight_D):
+        from holotron.kernels.norm import triton_backward
+
+        flat = x.reshape(-1, x.shape[-1])
+        return triton_backward.AddRMSNorm.apply(flat, None, weight_D, eps)[0].view(x.shape)
     return (cpu if use_cpu(x, weight_D) else reference).rms_norm(x, weight_D, eps)
 
 
@@ -29,6 +34,10 @@ def add_rms_norm(
         from holotron.kernels.norm import triton
 
         return triton.add_rms_norm(x_TD, residual_TD, weight_D, eps, quantized)
+    if not quantized and train_with_triton(x_TD, weight_D):
+        from holotron.kernels.norm import triton_backward
+
+        return triton_backward.AddRMSNorm.apply(x_TD, residual_TD, weight_D, eps)
     if not quantized and use_cpu(x_TD, weight_D):
         total = x_TD if residual_TD is None else x_TD + residual_TD
         return cpu.rms_norm(total, weight_D, eps), total
@@ -43,6 +52,10 @@ def gated_rms_norm(
         from holotron.kernels.norm import triton
 
         return triton.gated_rms_norm(y_TD, gate_TD, weight_D, groups, eps, quantized)
+    if not quantized and train_with_triton(y_TD, gate_TD, weight_D):
+        from holotron.kernels.norm import triton_backward
+
+        return triton_backward.GatedRMSNorm.apply(y_TD, gate_TD, weight_D, groups, eps)
     if not quantized and use_cpu(y_TD, gate_TD, weight_D):
         return cpu.gated_rms_norm(y_TD, gate_TD, weight_D, groups, eps)
     return reference.gated_rms_norm(y_TD, gate_TD, weight_D, groups, eps, quantized)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from holotron.kernels.dispatch import use_cpu, use_triton
+from holotron.kernels.dispatch import train_with_triton, use_cpu, use_triton
 from holotron.kernels.layout import Layout
 from holotron.kernels.scan import cpu, reference, replay
 from holotron.kernels.scan.replay import Replay, Ring
@@ -33,6 +33,11 @@ def state_space_scan(
 
         if triton.supported(B_TGN.shape[-1]):
             return triton.state_space_scan(x_THP, dt_TH, dt_bias_H, A_H, B_TGN, C_TGN, D_H, state_RHPN, layout, ring)
+    if state_RHPN is None and train_with_triton(x_THP, dt_TH, B_TGN, C_TGN, A_H, D_H):
+        from holotron.kernels.scan import triton_backward
+
+        if triton_backward.supported(B_TGN.shape[-1]):
+            return triton_backward.Scan.apply(x_THP, dt_TH, dt_bias_H, A_H, B_TGN, C_TGN, D_H, layout)
     if ring is None and state_RHPN is not None and use_cpu(state_RHPN, x_THP, dt_TH, dt_bias_H, A_H, D_H):
         return cpu.state_space_scan(x_THP, dt_TH, dt_bias_H, A_H, B_TGN, C_TGN, D_H, state_RHPN, layout)
     return reference.state_space_scan(x_THP, dt_TH, dt_bias_H, A_H, B_TGN, C_TGN, D_H, state_RHPN, layout, chunk, ring)
