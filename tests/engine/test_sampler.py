@@ -94,6 +94,27 @@ def test_a_mask_forbids() -> None:
     assert out.tokens[0] == (31 if logits[0, 31] > logits[0, 33] else 33)
 
 
+def test_policy_logprobs_are_of_what_was_drawn_from() -> None:
+    """They are the logarithms of the frequencies: after what may never come, the grammar and the temperature."""
+    count, never, temperature = 20_000, 31, 1.7
+    logits = logits_of(7)
+    words = torch.tensor([-1, 0b10], dtype=torch.int32)  # tokens 0 to 31 and 33
+    params = SamplingParams(temperature=temperature, policy_logprobs=True)
+    choices = [Choice(params, 3, index) for index in range(count)]
+    allowed = dict.fromkeys(range(count), words)
+    out = sample(logits.expand(count, -1), choices, never=torch.tensor([never]), allowed=allowed)
+    told = dict(zip(out.tokens, out.logprobs, strict=True))
+    assert set(told) <= {*range(31), 33}
+    for token, times in zip(*np.unique(out.tokens, return_counts=True), strict=True):
+        probability = math.exp(told[int(token)])
+        assert abs(times / count - probability) <= 5 * math.sqrt(probability / count) + 5 / count
+    free = [*range(31), 33]
+    expected = (logits[0, free] / temperature).log_softmax(-1)
+    assert [told[token] for token in free if token in told] == pytest.approx(
+        [value for token, value in zip(free, expected.tolist(), strict=True) if token in told], abs=1e-9
+    )
+
+
 def test_bf16_logits_and_a_vocabulary_wider_than_the_mask() -> None:
     logits = logits_of(6, 1).to(torch.bfloat16)
     out = sample(logits, [Choice(SamplingParams(temperature=1.0), 1, 0)], allowed={0: torch.tensor([-1, -1])})

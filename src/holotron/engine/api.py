@@ -70,6 +70,9 @@ class SamplingParams:
     stop_token_ids: tuple[int, ...] = ()  # beside the model's own end-of-turn tokens
     ignore_eos: bool = False
     top_logprobs: int = 0  # alternatives reported beside each token; the chosen one's logprob always is
+    # Report the chosen token's logprob among those it was drawn from, after grammar and temperature (filters apart),
+    # not the model's own: what a policy gradient needs.
+    policy_logprobs: bool = False
 
     def __post_init__(self) -> None:
         def need(good: bool, what: str) -> None:
@@ -135,7 +138,8 @@ class TokenEvent:
     """One generated token, in the order they come.
 
     `logprob` is the model's own log probability: of the plain softmax over all logits, before temperature, filters
-    and grammar. A forced token (the grammar left no choice) was not sampled; its logprob is 0.
+    and grammar (unless `SamplingParams.policy_logprobs`). A forced token (the grammar left no choice) was not sampled;
+    its logprob is 0.
     `text` is what became certain with this token: text held back for an unfinished character or a possible stop
     string arrives with a later event.
     """

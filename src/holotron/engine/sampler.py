@@ -3,8 +3,9 @@
 Randomness is one number per token, a hash of the request's seed and the token's index: what else runs in the batch, or
 in which order, cannot change a sample. The number is looked up in the cumulative distribution of the row.
 
-Logprobs are those of the model: log softmax of the logits as they came, before temperature, filters and masks. That is
-what a trainer computes from the same tokens.
+Logprobs are those of the model: log softmax of the logits as they came, before temperature, filters and masks. With
+`policy_logprobs` they are those of what is drawn from, after masks and temperature. A trainer can compute either from
+the same tokens.
 
 Nothing here waits for the device: `draw` gives the tokens as a tensor, for the network to read next, and `Draw.read`
 waits for them when the host wants to know.
@@ -127,6 +128,10 @@ def draw(
             tokens_B[index] = pick(masked[index], [choices[row] for row in rows])
 
     logprobs_B = raw.gather(-1, tokens_B[:, None])[:, 0] - norm_B
+    if drawn := [row for row in warm if choices[row].params.policy_logprobs]:
+        index = _column(drawn, np.int64, raw.device)[:, 0]
+        scaled = _tempered(masked[index], [choices[row] for row in drawn])
+        logprobs_B[index] = scaled.gather(-1, tokens_B[index, None])[:, 0] - scaled.logsumexp(-1)
     widest = max((choice.params.top_logprobs for choice in choices), default=0)
     top = None
     if widest:
@@ -149,21 +154,29 @@ def _masked(raw_BV: Tensor, never: Tensor | None, allowed: dict[int, Tensor]) ->
     if allowed:
         rows = _column(list(allowed), np.int64, raw_BV.device)[:, 0]
         (words,) = upload([np.stack([mask.numpy() for mask in allowed.values()])], raw_BV.device)
-        bits = torch.arange(32, device=raw_BV.device, dtype=torch.int32)
-        forbidden = ((words[:, :, None] >> bits) & 1).flatten(1)[:, :vocab] == 0
-        masked[rows] = masked[rows].masked_fill(forbidden, -torch.inf)
+        masked[rows] = masked[rows].masked_fill(forbidden(words, vocab), -torch.inf)
     return masked
+
+
+def forbidden(words_BW: Tensor, vocab: int) -> Tensor:
+    """A grammar's bit masks, 32 tokens a word, as bool [B, V]: True where a token may not come."""
+    bits = torch.arange(32, device=words_BW.device, dtype=torch.int32)
+    return ((words_BW[:, :, None] >> bits) & 1).flatten(1)[:, :vocab] == 0
 
 
 def _column(values: Sequence[float], dtype: type[np.generic], device: torch.device) -> Tensor:
     return upload([np.array(values, dtype)], device)[0][:, None]
 
 
-def _probabilities(logits_BV: Tensor, choices: Sequence[Choice]) -> Tensor:
+def _tempered(logits_BV: Tensor, choices: Sequence[Choice]) -> Tensor:
     # Shifted first: a tiny temperature must not overflow.
     shifted = logits_BV - logits_BV.max(-1, keepdim=True).values
     temperature = _column([choice.params.temperature for choice in choices], np.float64, logits_BV.device)
-    return (shifted / temperature.to(logits_BV.dtype)).softmax(-1)
+    return shifted / temperature.to(logits_BV.dtype)
+
+
+def _probabilities(logits_BV: Tensor, choices: Sequence[Choice]) -> Tensor:
+    return _tempered(logits_BV, choices).softmax(-1)
 
 
 def _look_up(probs_BV: Tensor, choices: Sequence[Choice]) -> Tensor:

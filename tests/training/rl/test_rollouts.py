@@ -17,11 +17,13 @@ from holotron.data.pages.make import Size
 from holotron.data.painted import PaintedEnvironment
 from holotron.engine.api import EngineConfig
 from holotron.engine.engine import Engine
+from holotron.engine.sampler import never_sampled
 from holotron.errors import ConfigError, EnvironmentFault
 from holotron.model.loading import load_model
 from holotron.rollouts.suites import Suite
 from holotron.training.learner import Learner
 from holotron.training.rl.counts import Counts
+from holotron.training.rl.objective import Drawing
 from holotron.training.rl.player import Player, open_suite
 from holotron.training.rl.policy import RolloutPolicy
 from holotron.training.rl.queue import GroupQueue
@@ -56,15 +58,16 @@ async def some_turns(player: Player, turns: int, name: str = "order-3") -> tuple
 
 SAMPLING = {
     "plain": {},
-    "hot and filtered": {"temperature": 1.5, "top_p": 0.8},
+    "hot": {"temperature": 1.5},
     "grammar": {"constrained": True},
+    "cool, with a grammar": {"constrained": True, "temperature": 0.7},
 }
 
 
 @pytest.mark.parametrize("agent", SAMPLING.values(), ids=SAMPLING.keys())
 def test_engine_and_trainer_agree_on_what_was_served(start: Path, agent: dict[str, Any]):
-    """Token for token the engine's own log, and for every sampled token the same probability: the mean factor between
-    the two is below 1.001, whatever the tokens were sampled with."""
+    """Token for token the engine's own log, and for every sampled token the same probability among those it was drawn
+    from: the mean factor between the two is below 1.001, however the tokens were sampled."""
     check_parity(start, agent, "cpu", torch.float32, 1.001)
 
 
@@ -79,9 +82,10 @@ def check_parity(start: Path, agent: dict[str, Any], device: str, dtype: torch.d
     model, processor = load_model(start, device=device, dtype=dtype)
     with Engine(model, processor, EngineConfig()) as engine:
         policy, logs = asyncio.run(some_turns(Player(recipe, engine, open_suite(recipe.tasks)), 4))
+        compile = engine.compile
     (turns,) = policy.logs
     assert len(turns) == 4
-    play, tiles = play_of(turns)
+    play, tiles = play_of(turns, compile=compile)
     assert play.ids_T.tolist() == logs[0]
     results = [turn.result for turn in turns]
     free = sum(not forced for result in results for forced in result.forced)
@@ -90,7 +94,10 @@ def check_parity(start: Path, agent: dict[str, Any], device: str, dtype: torch.d
         token for r in results for token, forced in zip(r.tokens, r.forced, strict=True) if not forced
     ]
     rollout = Rollout(Task("painted", "order-3"), False, Outcome.FAILURE, (play,), tiles)
-    assert disagreement(Learner(model), turns, rollout) <= limit
+    drawing = Drawing(recipe.agent.temperature, never_sampled(model))
+    assert disagreement(Learner(model), turns, rollout, drawing, compile) <= limit
+    if agent:  # what is compared is no longer the model's own distribution
+        assert disagreement(Learner(model), [replace(turn, grammar=None) for turn in turns], rollout, Drawing()) > limit
 
 
 def test_a_history_that_is_rewritten_makes_several_sequences(start: Path):
@@ -115,7 +122,7 @@ def test_a_history_that_is_rewritten_makes_several_sequences(start: Path):
     learner = Learner(model)
     for turns in policy.logs:
         rollout = Rollout(Task("painted", "order-3"), False, Outcome.FAILURE, (), {})
-        assert disagreement(learner, turns, rollout) <= 1.001
+        assert disagreement(learner, turns, rollout, Drawing(never=never_sampled(model))) <= 1.001
 
 
 # ------------------------------------------------------------------------------------------------------ whole rollouts

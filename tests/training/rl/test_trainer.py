@@ -204,7 +204,7 @@ def test_the_recipes_that_ship_are_valid(name: str):
     from holotron.training.rl.recipe import RlRecipe
 
     recipe = read_recipe(Path(__file__).parents[3] / "recipes" / f"{name}.toml", [], RlRecipe)
-    assert recipe.agent.temperature == recipe.agent.top_p == 1.0 and not recipe.agent.constrained
+    assert recipe.agent.temperature == 1.0 and not recipe.agent.constrained
 
 
 @pytest.mark.slow

@@ -139,12 +139,13 @@ class EngineChat:
     async def complete(self, messages: Sequence[Message], output: Output) -> Completion:
         try:
             session, prompt, images = await self._continue(messages, output)
-            result = await self._generate(session, output)
+            grammar = _grammar(output) if self.constrained else None
+            result = await self._generate(session, grammar)
         except (InputError, EngineStopped) as error:
             raise PolicyError(f"the engine refused: {error}") from error
         self._known, self._last = list(messages), result.tokens
         self._seen = self._seen.after(prompt) if self._seen is not None else None
-        self.heard(prompt, result)
+        self.heard(prompt, result, grammar)
         return _completion(result, prompt.opens_reasoning, output, images)
 
     async def begin(self, prompt: Prompt) -> AsyncSession:
@@ -157,8 +158,8 @@ class EngineChat:
         await session.append(prompt)
         return session
 
-    def heard(self, prompt: Prompt, result: Result) -> None:
-        """The session's log has grown by this prompt and this reply."""
+    def heard(self, prompt: Prompt, result: Result, grammar: Grammar | None) -> None:
+        """The session's log has grown by this prompt and this reply, which was held to a grammar or not."""
 
     async def close(self) -> None:
         session, self._session = self._session, None
@@ -186,8 +187,7 @@ class EngineChat:
         self._session = await self.begin(prompt)
         return self._session, prompt, count_images(messages)
 
-    async def _generate(self, session: AsyncSession, output: Output) -> Result:
-        grammar = _grammar(output) if self.constrained else None
+    async def _generate(self, session: AsyncSession, grammar: Grammar | None) -> Result:
         generation = await _patiently(lambda: session.generate(self.sampling, grammar=grammar))
         try:
             return await generation

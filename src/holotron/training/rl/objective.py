@@ -9,7 +9,8 @@ dominate an update. `keep` is 0 where the token has already moved far enough in 
 above 1 + clip_high for A > 0, below 1 - clip_low for A < 0): that is PPO's clip, written as the gradient it has. Every
 batch is used for one update, so "now" is the policy being improved and no third policy is needed between the two.
 
-Both logprobs are of the model's own distribution: softmax over all logits, before temperature, filters and grammar.
+Both logprobs are of the distribution that tokens are drawn from: after temperature and grammar, if there are any. So r
+is 1 where nothing has moved, however replies are sampled.
 
 Sums are divided by the number of learnt tokens in the whole update. A mean per episode first, as GRPO has it, would
 weigh a token less the longer its episode, so that long failures are hardly discouraged; one mean over all does not.
@@ -28,6 +29,7 @@ from holotron.training.rl.recipe import ObjectivePart
 
 # Sums over learnt tokens, in this order; see `Sums.figures`.
 FIGURES = ("loss", "ratio", "truncated", "clipped", "entropy", "error", "kl")
+_IMPOSSIBLE = -1e30  # finite: infinity times a probability of zero would not be a number
 
 
 def objective(
@@ -56,9 +58,28 @@ def objective(
     return loss, torch.stack([value.float() for value in sums])
 
 
-def chosen(logits_lV: Tensor, targets_l: Tensor) -> tuple[Tensor, Tensor]:
-    """Logprobs of the given tokens, and the entropy of every distribution (without gradient)."""
-    logits = logits_lV.float()
+@dataclass(frozen=True)
+class Drawing:
+    """How tokens are drawn, as the engine does it: softmax of logits / temperature, some tokens left out."""
+
+    temperature: float = 1.0
+    never: Tensor | None = None  # ids that are never sampled
+
+    def logits(self, logits_lV: Tensor, forbidden_lV: Tensor | None) -> Tensor:
+        logits = logits_lV.float()
+        if self.never is not None:
+            logits = logits.index_fill(-1, self.never, _IMPOSSIBLE)
+        if forbidden_lV is not None:
+            logits = logits.masked_fill(forbidden_lV, _IMPOSSIBLE)
+        return logits / self.temperature
+
+
+def chosen(
+    logits_lV: Tensor, targets_l: Tensor, drawing: Drawing, forbidden_lV: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Logprobs of the given tokens, and the entropy of what they were drawn from (without gradient). `forbidden_lV`:
+    what a grammar left out."""
+    logits = drawing.logits(logits_lV, forbidden_lV)
     norm = logits.logsumexp(-1)
     logprobs = logits.gather(-1, targets_l[:, None])[:, 0] - norm
     with torch.no_grad():

@@ -9,11 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from holotron.engine.sampler import forbidden
 from holotron.errors import InputError
 from holotron.model.config import ModelConfig
 from holotron.training.batches import Batch, pack
 from holotron.training.rl.groups import Group
-from holotron.training.rl.record import Play, Rollout
+from holotron.training.rl.record import NO_MASKS, Play, Rollout
 from holotron.training.samples import TokenSequence
 
 Weighted = tuple[Rollout, Play, float]  # a sequence, its episode, its advantage
@@ -27,6 +28,12 @@ class Pass:
     advantages_l: Tensor
     logprobs_l: Tensor  # the engine's
     versions_l: Tensor
+    masks_uW: Tensor  # what grammars allowed, 32 tokens a word
+    mask_l: Tensor | None  # which of them held for the token; None: there was no grammar
+
+    def forbidden(self, vocab: int) -> Tensor | None:
+        """What could not have been said instead of each token, [l, vocab]."""
+        return None if self.mask_l is None else forbidden(self.masks_uW, vocab).index_select(0, self.mask_l)
 
 
 def split(groups: Sequence[Group], budget: int) -> list[list[Weighted]]:
@@ -66,9 +73,14 @@ def make_pass(items: Sequence[Weighted], config: ModelConfig, device: torch.devi
     def spread(parts: list[np.ndarray]) -> Tensor:
         return torch.from_numpy(np.concatenate(parts)).to(device)
 
+    first_mask = np.cumsum([0, *(len(play.masks_uW) for _, play, _ in items)])
+    masks = [play.masks_uW for _, play, _ in items if len(play.masks_uW)]
+    mask_of = [n + play.mask_l for n, (_, play, _) in zip(first_mask, items, strict=False) if play.mask_l is not None]
     return Pass(
         batch,
         spread([np.full(len(play.logprobs_l), advantage, np.float32) for _, play, advantage in items]),
         spread([play.logprobs_l for _, play, _ in items]),
         spread([play.versions_l.astype(np.int64) for _, play, _ in items]),
+        spread(masks or [NO_MASKS]),
+        spread(mask_of) if mask_of else None,
     )

@@ -65,7 +65,7 @@ class Player:
             "deltas": None if self._profile.deltas is None else Deltas(self._profile.deltas),
         }
         self._sampling = SamplingParams(
-            max_tokens=agent.max_tokens, temperature=agent.temperature, top_p=agent.top_p, seed=0
+            max_tokens=agent.max_tokens, temperature=agent.temperature, seed=0, policy_logprobs=True
         )
 
     @property
@@ -102,7 +102,7 @@ class Player:
             self._engine,
             self._profile.make_dialect(self._suite.actions),
             self._profile.make_history(),
-            sampling=replace(self._sampling, temperature=0.0, top_p=1.0),
+            sampling=replace(self._sampling, temperature=0.0),
             **self._options,
         )
 
@@ -112,7 +112,7 @@ class Player:
         tiles: dict[bytes, Tensor] = {}
         for turns in policy.logs:
             if turns:  # the last session may have been opened without a reply
-                play, shown = play_of(turns, self._first_version)
+                play, shown = play_of(turns, self._first_version, self._engine.compile)
                 plays.append(play)
                 tiles |= shown
         return Rollout(

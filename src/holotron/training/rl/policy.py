@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from holotron.agent.policies.engine import EngineChat, EnginePolicy
-from holotron.engine.api import Result, SamplingParams
+from holotron.engine.api import Grammar, Result, SamplingParams
 from holotron.training.rl.record import Turn
 
 if TYPE_CHECKING:
@@ -89,8 +89,8 @@ class _RecordedChat(EngineChat):
             return fork
         return await self.open(prompt)
 
-    def heard(self, prompt: Prompt, result: Result) -> None:
-        self._policy.logs[-1].append(Turn(prompt, result))
+    def heard(self, prompt: Prompt, result: Result, grammar: Grammar | None) -> None:
+        self._policy.logs[-1].append(Turn(prompt, result, grammar))
         self._reseed(sum(map(len, self._policy.logs)))
 
     def _reseed(self, turn: int) -> None:

@@ -52,11 +52,8 @@ class AgentPart(Part):
     history: str | None = None
     thinking: bool = False
     max_tokens: PositiveInt = 64  # of one reply
-    # At temperature 1, without filters and without a grammar, what is sampled from is the very distribution whose
-    # logprobs the engine reports and the trainer computes. Anything else explores differently and is not corrected for.
     temperature: PositiveFloat = 1.0
-    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
-    constrained: bool = False
+    constrained: bool = False  # hold replies to the dialect's schema while decoding
 
 
 class RolloutPart(Part):

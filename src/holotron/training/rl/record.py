@@ -7,16 +7,20 @@ Nothing is rendered again. `policy` keeps what went into the session (`Prompt`s:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from torch import Tensor
 
-from holotron.engine.api import Result
+from holotron.engine.api import Grammar, Result
+from holotron.engine.grammar import Matcher
 from holotron.model.processor import Prompt, PromptImage
 from holotron.training.samples import rows_shown
 from holotron.types import Outcome, Task
+
+Compile = Callable[[Grammar], Matcher | None]
+NO_MASKS = np.empty((0, 0), np.int32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,7 @@ class Turn:
 
     prompt: Prompt
     result: Result
+    grammar: Grammar | None = None  # that the reply was held to
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +43,10 @@ class Play:
     learn_T: np.ndarray  # bool
     tiles: tuple[bytes, ...]  # content keys of the tiles it looks at
     shown: np.ndarray  # int32 [i, 2]: for every image placeholder, one of these tiles and a row of it
-    logprobs_l: np.ndarray  # float32, of the engine: its plain softmax, before temperature, filters and grammar
+    logprobs_l: np.ndarray  # float32, of the engine: among what the token was drawn from, by temperature and grammar
     versions_l: np.ndarray  # int32: the number of the update whose weights sampled the token
+    masks_uW: np.ndarray = field(default_factory=lambda: NO_MASKS)  # int32: what a grammar allowed, 32 tokens a word
+    mask_l: np.ndarray | None = None  # int32: which of them held for the token; None: there was no grammar
 
     def __len__(self) -> int:
         return len(self.ids_T)
@@ -68,13 +75,18 @@ class Rollout:
         return min((int(play.versions_l.min()) for play in self.plays if len(play.versions_l)), default=0)
 
 
-def play_of(turns: Sequence[Turn], first_version: int = 0) -> tuple[Play, dict[bytes, Tensor]]:
-    """A session's log and the tiles it shows. `first_version`: the update that the engine's version 0 stands for."""
+def play_of(
+    turns: Sequence[Turn], first_version: int = 0, compile: Compile | None = None
+) -> tuple[Play, dict[bytes, Tensor]]:
+    """A session's log and the tiles it shows. `first_version`: the update that the engine's version 0 stands for.
+    `compile`: the engine's, for replies that were held to a grammar; they all were, or none."""
     ids: list[int] = []
     learn: list[bool] = []
     images: list[PromptImage] = []
     logprobs: list[float] = []
     versions: list[int] = []
+    masks: dict[bytes, int] = {}
+    mask_of: list[int] = []
     for turn in turns:
         ids += turn.prompt.ids
         learn += [False] * len(turn.prompt.ids)
@@ -86,6 +98,10 @@ def play_of(turns: Sequence[Turn], first_version: int = 0) -> tuple[Play, dict[b
             if not forced:
                 logprobs.append(logprob)
                 versions.append(first_version + version)
+        if turn.grammar is not None:
+            assert compile is not None
+            for mask in allowed(compile(turn.grammar), result):
+                mask_of.append(masks.setdefault(mask.tobytes(), len(masks)))
     keys = [key for image in images for key in image.keys]
     pixels = [tile for image in images for tile in image.tiles]
     shown = rows_shown(images)
@@ -99,5 +115,18 @@ def play_of(turns: Sequence[Turn], first_version: int = 0) -> tuple[Play, dict[b
         shown,
         np.asarray(logprobs, np.float32),
         np.asarray(versions, np.int32),
+        np.stack([np.frombuffer(mask, np.int32) for mask in masks]) if masks else NO_MASKS,
+        np.asarray(mask_of, np.int32) if masks else None,
     )
     return play, tiles
+
+
+def allowed(matcher: Matcher | None, result: Result) -> Iterator[np.ndarray]:
+    """What a grammar allowed at every token that was not forced: the reply is gone through once more."""
+    assert matcher is not None
+    matcher.forced()
+    for token, forced in zip(result.tokens, result.forced, strict=True):
+        if not forced:
+            yield matcher.allowed().numpy()
+            matcher.accept(token)
+            matcher.forced()

@@ -250,7 +250,7 @@ class Rollouts:
         elif trajectory.outcome in (Outcome.ENVIRONMENT_ERROR, Outcome.POLICY_ERROR):
             self.counts.spoiled += 1
         else:
-            rollout = self._player.rollout(policy, trajectory)
+            rollout = await asyncio.to_thread(self._player.rollout, policy, trajectory)
             self.counts.episode(trajectory, policy.logs)
             group.seconds.append(time.monotonic() - job.started)
             if any(len(play) > self._longest for play in rollout.plays):

@@ -77,6 +77,8 @@ def _to_arrays(rollout: Rollout) -> dict[str, Any]:
             f"shown{n}": play.shown,
             f"logprobs{n}": play.logprobs_l,
             f"versions{n}": play.versions_l,
+            f"masks{n}": play.masks_uW,
+            **({} if play.mask_l is None else {f"mask_of{n}": play.mask_l}),
         }
     return arrays
 
@@ -92,6 +94,8 @@ def _from_arrays(arrays: dict[str, np.ndarray]) -> Rollout:
             arrays[f"shown{n}"],
             arrays[f"logprobs{n}"],
             arrays[f"versions{n}"],
+            arrays[f"masks{n}"],
+            arrays.get(f"mask_of{n}"),
         )
         for n in range(int(arrays["plays"]))
     )

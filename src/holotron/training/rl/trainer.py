@@ -21,6 +21,7 @@ from torch import Tensor
 
 from holotron.engine.api import EngineConfig, StepReport
 from holotron.engine.engine import Engine
+from holotron.engine.sampler import never_sampled
 from holotron.errors import ConfigError
 from holotron.model.loading import load_model
 from holotron.model.processor import Processor
@@ -35,7 +36,7 @@ from holotron.training.loading import overlay
 from holotron.training.optimiser import Optimiser, learning_rate
 from holotron.training.rl.counts import Counts
 from holotron.training.rl.groups import Group, Verdict
-from holotron.training.rl.objective import FIGURES, Figures, chosen, objective
+from holotron.training.rl.objective import FIGURES, Drawing, Figures, chosen, objective
 from holotron.training.rl.passes import make_pass, split
 from holotron.training.rl.player import Player, open_suite
 from holotron.training.rl.queue import GroupQueue
@@ -72,6 +73,7 @@ class RlTrainer:
         self.learner, self.processor = _load(recipe, where)
         self.start = deepcopy(self.learner) if recipe.objective.kl and recipe.lora is None else None
         self.adapter = lora.add(self.learner, recipe.lora) if recipe.lora else None
+        self.drawing = Drawing(recipe.agent.temperature, never_sampled(self.learner.model))
         self.optimiser = Optimiser(self.learner.named_parameters(), recipe.optimiser)
         self.checkpoints = Checkpoints(out / "checkpoints", recipe.save.keep, Ranks(device=where))
         self.progress = Progress()
@@ -163,8 +165,9 @@ class RlTrainer:
         for items in passes:
             made = make_pass(items, model.config, model.device)
             logits = self.learner.predict(made.batch, see(self.learner, made.batch.tiles_n3HW))
-            now, entropy = chosen(logits, made.batch.targets_l)
-            start = self._starting_logprobs(made.batch) if self.recipe.objective.kl else None
+            forbidden = made.forbidden(logits.shape[-1])
+            now, entropy = chosen(logits, made.batch.targets_l, self.drawing, forbidden)
+            start = self._starting_logprobs(made.batch, forbidden) if self.recipe.objective.kl else None
             loss, part = objective(now, made.logprobs_l, made.advantages_l, self.recipe.objective, start)
             (loss / count).backward()
             part[FIGURES.index("entropy")] = entropy.sum()
@@ -217,7 +220,7 @@ class RlTrainer:
 
     # ------------------------------------------------------------------------------------------------------ its parts
 
-    def _starting_logprobs(self, batch: Batch) -> Tensor:
+    def _starting_logprobs(self, batch: Batch, forbidden: Tensor | None) -> Tensor:
         """Of the policy this run began with: a frozen copy, or the same weights without their adapters."""
         with torch.no_grad():
             if self.start is not None:
@@ -225,11 +228,12 @@ class RlTrainer:
             else:
                 with lora.without(self.learner):
                     logits = self.learner.predict(batch, see(self.learner, batch.tiles_n3HW))
-            return chosen(logits, batch.targets_l)[0]
+            return chosen(logits, batch.targets_l, self.drawing, forbidden)[0]
 
     def _ask_engine(self, groups: Sequence[Group]) -> None:
         rollout, play, _ = groups[0].plays()[-1]
-        self._probe = Probe.start(self.engine, play, rollout, self.learner.model.config.tokens.image)
+        image = self.learner.model.config.tokens.image
+        self._probe = Probe.start(self.engine, play, rollout, image, self.recipe.agent.temperature)
         self._probe_task = rollout
 
     def _agreement(self) -> float | None:
@@ -237,7 +241,7 @@ class RlTrainer:
         probe, self._probe = self._probe, None
         if probe is None or (result := probe.finish()) is None or not result.tokens:
             return None
-        return disagreement(self.learner, [Turn(probe.prompt, result)], self._probe_task)
+        return disagreement(self.learner, [Turn(probe.prompt, result)], self._probe_task, self.drawing)
 
     def _record(self, figures: dict[str, float], lr: float) -> None:
         """Everything about this update, and about the episodes that ended since the last one."""
@@ -292,14 +296,10 @@ class RlTrainer:
     def _opening(self) -> str:
         learning = sum(p.numel() for p in self.learner.parameters() if p.requires_grad)
         start = f"resumed at update {self.progress.step:,}" if self.progress.step else "from the start"
-        agent = self.recipe.agent
-        note = ""
-        if agent.temperature != 1.0 or agent.top_p < 1.0 or agent.constrained:
-            note = "; sampling is not from the model's own distribution, which importance ratios do not correct for"
         model = self.learner.model
         tasks = f"{len(self.sampler.estimates)} tasks, groups of {self.recipe.rollouts.group}"
         who = f"{self.recipe.name}: {learning:,} parameters learn in {model.dtype} on {model.device}"
-        return f"{who}, {tasks}, {start}{note}"
+        return f"{who}, {tasks}, {start}"
 
     def _closing(self) -> str:
         p, c = self.progress, self.counts

@@ -26,9 +26,9 @@ from holotron.model.processor import Prompt, PromptImage, Run
 from holotron.training import lora
 from holotron.training.learner import Learner
 from holotron.training.recipe import LoraPart
-from holotron.training.rl.objective import chosen
+from holotron.training.rl.objective import Drawing, chosen
 from holotron.training.rl.passes import Weighted, make_pass
-from holotron.training.rl.record import Play, Rollout, Turn, play_of
+from holotron.training.rl.record import Compile, Play, Rollout, Turn, play_of
 
 PROBE_TOKENS = 48
 
@@ -72,12 +72,14 @@ class Probe:
     generation: Generation
 
     @staticmethod
-    def start(engine: Engine, play: Play, rollout: Rollout, image_token: int) -> Probe:
+    def start(engine: Engine, play: Play, rollout: Rollout, image_token: int, temperature: float = 1.0) -> Probe:
         """Continue this session's log from where its last reply began."""
         prompt = _log_before_last_reply(play, rollout, image_token)
         session = engine.open()
         session.append(prompt)
-        sampling = SamplingParams(max_tokens=PROBE_TOKENS, temperature=1.0, seed=len(prompt.ids))
+        sampling = SamplingParams(
+            max_tokens=PROBE_TOKENS, temperature=temperature, seed=len(prompt.ids), policy_logprobs=True
+        )
         return Probe(session, prompt, engine.core.version, session.generate(sampling))
 
     def finish(self) -> Result | None:
@@ -108,16 +110,19 @@ def _log_before_last_reply(play: Play, rollout: Rollout, image_token: int) -> Pr
 
 
 @torch.no_grad()
-def disagreement(learner: Learner, turns: Sequence[Turn], rollout: Rollout) -> float:
+def disagreement(
+    learner: Learner, turns: Sequence[Turn], rollout: Rollout, drawing: Drawing, compile: Compile | None = None
+) -> float:
     """Mean of exp(|engine's logprob - trainer's logprob|) over the tokens of a session that the present weights
     sampled."""
-    play, tiles = play_of(turns)
+    play, tiles = play_of(turns, compile=compile)
     seen = Rollout(rollout.task, False, rollout.outcome, (play,), tiles)
     item: Weighted = (seen, play, 0.0)
     made = make_pass([item], learner.model.config, learner.model.device)
     learner.eval()
     try:
-        now, _ = chosen(learner.predict(made.batch, see(learner, made.batch.tiles_n3HW)), made.batch.targets_l)
+        logits = learner.predict(made.batch, see(learner, made.batch.tiles_n3HW))
+        now, _ = chosen(logits, made.batch.targets_l, drawing, made.forbidden(logits.shape[-1]))
     finally:
         learner.train()
     return float((now - made.logprobs_l).abs().exp().mean())

@@ -1,0 +1,80 @@
+"""Reinforcement learning of a policy that is shown screens as changes: recorded, learnt and probed as served."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from holotron.agent.profiles import Profile, write_profile
+from holotron.data.pages.make import Size
+from holotron.data.painted import PaintedEnvironment
+from holotron.engine.api import EngineConfig
+from holotron.engine.engine import Engine
+from holotron.engine.sampler import never_sampled
+from holotron.model.loading import byte_processor, load_model
+from holotron.model.weights import random_model, save_checkpoint
+from holotron.training.learner import Learner
+from holotron.training.rl.objective import Drawing
+from holotron.training.rl.player import Player, open_suite
+from holotron.training.rl.policy import RolloutPolicy
+from holotron.training.rl.record import Rollout, Turn, play_of
+from holotron.training.rl.successes import Successes
+from holotron.training.rl.weights import Probe, disagreement
+from holotron.types import Click, Outcome, Task
+from tests.training.rl.support import rl_recipe
+from tests.training.support import small_config
+
+CONFIG = small_config(tile=128)  # 16 rows
+TASK = Task("painted", "order-4", seed=4)
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("start")
+    save_checkpoint(random_model(CONFIG, seed=0), folder)
+    byte_processor(CONFIG).save(folder)
+    write_profile(folder, Profile("compact", history="append", deltas=0))
+    return folder
+
+
+async def watch(policy: RolloutPolicy) -> list[int]:
+    """The policy talks while somebody else clicks the boxes away; its session's own log."""
+    environment = PaintedEnvironment(Size.parse("64x64@2"))
+    observation = await environment.reset(TASK)
+    session = await policy.start(environment.task, environment)
+    for left, top, right, bottom in environment._screen.targets[:3]:
+        await session.act(observation)
+        observation = (await environment.step(Click((left + right) / 2, (top + bottom) / 2))).observation
+    chat = session._chat
+    log = await chat._session.tokens()  # type: ignore[attr-defined]
+    await session.close()
+    return log
+
+
+def test_a_policy_with_deltas_is_recorded_learnt_and_probed_as_served(start: Path, tmp_path: Path):
+    recipe = rl_recipe(start, tasks={"names": ["order-4"], "size": "64x64@2"})
+    model, processor = load_model(start, device="cpu")
+    learner = Learner(model)
+    with Engine(model, processor, EngineConfig()) as engine:
+        player = Player(recipe, engine, open_suite(recipe.tasks))
+        policy = player.member(player.trunk(), 0, 0)
+        log = asyncio.run(watch(policy))
+        (turns,) = policy.logs
+        play, tiles = play_of(turns)
+        assert play.ids_T.tolist() == log
+        assert 16 < len(play.shown) < 2 * 16  # two of three screens as changes
+        rollout = Rollout(TASK, True, Outcome.SUCCESS, (play,), tiles)
+        drawing = Drawing(never=never_sampled(model))
+        assert disagreement(learner, turns, rollout, drawing) <= 1.001
+        probe = Probe.start(engine, play, rollout, CONFIG.tokens.image)
+        result = probe.finish()
+        assert probe.prompt.ids == log[: len(probe.prompt.ids)]
+        assert result is not None and disagreement(learner, [Turn(probe.prompt, result)], rollout, drawing) <= 1.001
+
+    kept = Successes(tmp_path, keep=1)
+    kept.add(rollout, 0, 0)
+    found = kept.find(TASK.name)
+    assert found is not None and np.array_equal(found.plays[0].shown, play.shown)
