@@ -17,7 +17,7 @@ from holotron.errors import InputError
 from holotron.kernels.layout import Layout
 from holotron.model.loading import load_model
 from holotron.model.processor import Deltas, normalise
-from holotron.model.processor.deltas import Screen, shown_rows
+from holotron.model.processor.deltas import Screen
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=4, ignore_eos=True)
 SIDE = 128  # four tiles of 64 pixels and a thumbnail, 16 groups each: 80 tokens
@@ -86,27 +86,6 @@ def test_the_network_reads_the_changed_groups_and_nothing_else(engine: Engine) -
         assert session.append(second, deltas=Deltas()) == 3
         session.prefill()
         assert engine.stats().tiles_encoded == after.tiles_encoded
-
-
-@torch.no_grad()
-def test_a_trainer_sees_the_same(engine: Engine) -> None:
-    """Rows by `shown_rows`, merged in order, give the logits of the session's log."""
-    processor, model = engine.processor, engine.model
-    assert processor is not None
-    first = screenshot(11)
-    parts = [{"type": "image", "image": picture} for picture in (first, touched(first, 20, 100), first)]
-    prompt = processor.render([{"role": "user", "content": parts}], deltas=Deltas())
-    rows = []
-    for image in prompt.images:
-        used, places = shown_rows(image.tiles, image.shown, model.config.image.tokens_per_tile)
-        if len(used):
-            rows.append(model.encode_tiles(normalise(used, model.config.image, model.dtype))[places])
-    x_TD = model.merge(torch.tensor(prompt.ids), torch.cat(rows))
-    hidden = model.language_model(x_TD, Layout.build([len(prompt)], device=model.device))
-    (generation,) = engine.complete(prompt, GREEDY)
-    assert model.language_model.logits(hidden[-1:]).argmax(-1).tolist() == [generation.result().tokens[0]]
-    log = engine.prepare(prompt)
-    assert [span.count for span in log.tiles] == [run.count for image in prompt.images for run in image.shown]
 
 
 def test_what_has_been_shown_follows_from_the_log(engine: Engine) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from holotron.errors import ConfigError
 from holotron.model.processor import Deltas, ImageConfig, Processor, Prompt, Run, to_tiles
-from holotron.model.processor.deltas import ADDRESS, SIGNS, apply_runs, changed_groups, runs_of, shown_rows, whole_runs
+from holotron.model.processor.deltas import ADDRESS, SIGNS, apply_runs, changed_groups, runs_of, whole_runs
 
 CONFIG = ImageConfig(tile_size=64, patch_size=8, max_tiles=4)  # groups of 16 pixels, 16 of them a tile
 PROCESSOR = Processor.for_bytes(CONFIG)
@@ -174,21 +174,15 @@ def test_pictures_of_one_request_follow_each_other() -> None:
     assert more.ids[back.start - 1] == 257
 
 
-def test_the_trainer_reads_only_changed_tiles_and_takes_the_rows_of_the_runs() -> None:
+def test_a_trainer_is_told_the_rows_of_every_image_token() -> None:
     before = screenshot(5)
     now = before.copy()
     now[70:75, 70:75] = 0  # in the last of the four tiles, and in the thumbnail
     first = PROCESSOR.encode_image(before, Deltas())
     (image,) = PROCESSOR.encode_image(now, Deltas().after(first)).images
-    assert image.runs is not None
-    used, rows = shown_rows(image.tiles, image.runs, 16)
-    assert len(used) == 2
-    assert torch.equal(used[0], image.tiles[3])
-    assert len(rows) == sum(run.count for run in image.runs)
-    assert rows.max() < 32
-    everything, all_rows = shown_rows(image.tiles, whole_runs(5, 16), 16)
-    assert torch.equal(everything, image.tiles)
-    assert torch.equal(all_rows, torch.arange(80))
+    assert image.runs is not None and image.shown == image.runs
+    assert {run.tile for run in image.shown} == {3, 4}
+    assert first.images[0].shown == whole_runs(5, 16)
 
 
 def test_pictures_too_large_to_address_are_refused_clearly() -> None:

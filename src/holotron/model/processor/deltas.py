@@ -17,7 +17,7 @@ its tile.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -156,11 +156,3 @@ def address(run: Run, columns: int) -> str:
 
 def whole_runs(tiles: int, groups: int) -> tuple[Run, ...]:
     return tuple(Run(tile, 0, groups) for tile in range(tiles))
-
-
-def shown_rows(tiles: Tensor, runs: Sequence[Run], groups: int) -> tuple[Tensor, Tensor]:
-    """For a trainer: the tiles that the tower has to read, and which of its rows enter the stream, in order."""
-    used = sorted({run.tile for run in runs})
-    place = {tile: n * groups for n, tile in enumerate(used)}
-    rows = [torch.arange(place[run.tile] + run.first, place[run.tile] + run.first + run.count) for run in runs]
-    return tiles[used], torch.cat(rows) if rows else torch.empty(0, dtype=torch.int64)

@@ -55,7 +55,7 @@ class PromptImage:
 
     @property
     def shown(self) -> tuple[Run, ...]:
-        """What of it enters the stream, in order; with `deltas.shown_rows` that gives a trainer its rows."""
+        """What of it enters the stream, in order: the rows that its image tokens stand for."""
         if self.runs is not None:
             return self.runs
         return whole_runs(len(self.tiles), self.length // len(self.tiles))
