@@ -1,8 +1,8 @@
-"""The convolution's gradient in Triton: one pass, with SiLU's derivative recomputed from the inputs.
+"""The convolution's gradient in Triton, in two passes over memory.
 
-A program owns a block of tokens and channels. The gradient of an input comes from the outputs of its own token and of
-the next three of its sequence; of these the convolution is computed again, from inputs that are in the cache by then.
-Sums over tokens (of weights and bias) are written per block and added up afterwards.
+The first computes the convolution again and with it SiLU's derivative: the gradient of what went into SiLU, and the
+sums over tokens that are the gradients of weights and bias (written per block of tokens and added up afterwards). The second
+collects, for every input, what the outputs of its own token and of the next three of its sequence pass back.
 """
 # mypy: disable-error-code="no-untyped-def"
 
@@ -18,25 +18,24 @@ from holotron.kernels.layout import Layout
 
 __all__ = ["Conv", "supported"]
 
-BLOCK_T, BLOCK_C = 32, 128
+BLOCK_T, BLOCK_C = 64, 64
 
 
 @triton.jit
-def _input(x_ptr, position_T, token_T, channel, back, tokens, stride_x, some):
-    """The input `back` tokens earlier; zero before the start of the sequence."""
-    live = (token_T < tokens) & (position_T >= back)
-    at = (token_T - back)[:, None] * stride_x + channel[None, :]
-    return tl.load(x_ptr + at, live[:, None] & some[None, :], other=0.0).to(tl.float32)
+def _tile(x_ptr, token_T, live_T, channel_C, some_C, stride):
+    """A tile of tokens x channels; zero where not live."""
+    at = token_T[:, None] * stride + channel_C[None, :]
+    return tl.load(x_ptr + at, live_T[:, None] & some_C[None, :], other=0.0).to(tl.float32)
 
 
 @triton.jit(do_not_specialize=["tokens"], do_not_specialize_on_alignment=["positions_ptr"])
-def _backward(
+def _before_silu(
     x_ptr,
     weight_ptr,
     bias_ptr,
     dy_ptr,
     positions_ptr,
-    dx_ptr,
+    dz_ptr,
     sums_ptr,
     tokens,
     channels,
@@ -47,36 +46,53 @@ def _backward(
     BLOCK_C: tl.constexpr,
     HAS_BIAS: tl.constexpr,
 ):
-    block = tl.program_id(0)
-    token = block.to(tl.int64) * BLOCK_T + tl.arange(0, BLOCK_T)
+    block = tl.program_id(0).to(tl.int64)
+    token = block * BLOCK_T + tl.arange(0, BLOCK_T)
     channel = tl.program_id(1) * BLOCK_C + tl.arange(0, BLOCK_C)
     some = channel < channels
-    bias = tl.zeros([BLOCK_C], tl.float32)
+    position = tl.load(positions_ptr + token, token < tokens, other=-1)  # inputs before a sequence's start are zero
+    z = tl.zeros([BLOCK_T, BLOCK_C], tl.float32)
     if HAS_BIAS:
-        bias = tl.load(bias_ptr + channel, some, other=0.0).to(tl.float32)
+        z += tl.load(bias_ptr + channel, some, other=0.0).to(tl.float32)[None, :]
+    for k in tl.static_range(TAPS):
+        back: tl.constexpr = TAPS - 1 - k
+        weight = tl.load(weight_ptr + channel * TAPS + k, some, other=0.0).to(tl.float32)
+        z += _tile(x_ptr, token - back, position >= back, channel, some, stride_x) * weight[None, :]
+    dy = _tile(dy_ptr, token, token < tokens, channel, some, stride_dy)
+    open = tl.sigmoid(z)
+    dz = dy * open * (1.0 + z * (1.0 - open))
+    at = token[:, None] * channels + channel[None, :]
+    tl.store(dz_ptr + at, dz.to(dz_ptr.dtype.element_ty), (token < tokens)[:, None] & some[None, :])
+    sums_ptr += block * (TAPS + 1) * channels + channel
+    for k in tl.static_range(TAPS):
+        x = _tile(x_ptr, token - (TAPS - 1 - k), position >= TAPS - 1 - k, channel, some, stride_x)
+        tl.store(sums_ptr + k * channels, tl.sum(dz * x, axis=0), some)
+    tl.store(sums_ptr + TAPS * channels, tl.sum(dz, axis=0), some)
+
+
+@triton.jit(do_not_specialize=["tokens"], do_not_specialize_on_alignment=["positions_ptr"])
+def _to_inputs(
+    dz_ptr,
+    weight_ptr,
+    positions_ptr,
+    dx_ptr,
+    tokens,
+    channels,
+    TAPS: tl.constexpr,
+    BLOCK_T: tl.constexpr,
+    BLOCK_C: tl.constexpr,
+):
+    token = tl.program_id(0).to(tl.int64) * BLOCK_T + tl.arange(0, BLOCK_T)
+    channel = tl.program_id(1) * BLOCK_C + tl.arange(0, BLOCK_C)
+    some = channel < channels
     dx = tl.zeros([BLOCK_T, BLOCK_C], tl.float32)
     for ahead in tl.static_range(TAPS):
         later = token + ahead
-        position = tl.load(positions_ptr + later, later < tokens, other=-1)
-        z = tl.zeros([BLOCK_T, BLOCK_C], tl.float32) + bias[None, :]
-        for k in tl.static_range(TAPS):
-            weight = tl.load(weight_ptr + channel * TAPS + k, some, other=0.0).to(tl.float32)
-            z += _input(x_ptr, position, later, channel, TAPS - 1 - k, tokens, stride_x, some) * weight[None, :]
-        # An output of the next sequence does not see this token.
-        live = ((later < tokens) & (position >= ahead))[:, None] & some[None, :]
-        dy = tl.load(dy_ptr + later[:, None] * stride_dy + channel[None, :], live, other=0.0).to(tl.float32)
-        open = tl.sigmoid(z)
-        dz = dy * open * (1.0 + z * (1.0 - open))
+        position = tl.load(positions_ptr + later, later < tokens, other=-1)  # the next sequence does not see this token
         weight = tl.load(weight_ptr + channel * TAPS + (TAPS - 1 - ahead), some, other=0.0).to(tl.float32)
-        dx += dz * weight[None, :]
-        if ahead == 0:
-            sums = sums_ptr + block.to(tl.int64) * (TAPS + 1) * channels + channel
-            for k in tl.static_range(TAPS):
-                x = _input(x_ptr, position, later, channel, TAPS - 1 - k, tokens, stride_x, some)
-                tl.store(sums + k * channels, tl.sum(dz * x, axis=0), some)
-            tl.store(sums + TAPS * channels, tl.sum(dz, axis=0), some)
-    live = (token < tokens)[:, None] & some[None, :]
-    tl.store(dx_ptr + token[:, None] * channels + channel[None, :], dx.to(dx_ptr.dtype.element_ty), live)
+        dx += _tile(dz_ptr, later, position >= ahead, channel, some, channels) * weight[None, :]
+    at = token[:, None] * channels + channel[None, :]
+    tl.store(dx_ptr + at, dx.to(dx_ptr.dtype.element_ty), (token < tokens)[:, None] & some[None, :])
 
 
 class Conv(torch.autograd.Function):
@@ -94,15 +110,17 @@ class Conv(torch.autograd.Function):
         dy = gradients[0].contiguous()
         tokens, channels = x.shape
         blocks = triton.cdiv(tokens, BLOCK_T)
-        dx = torch.empty((tokens, channels), dtype=x.dtype, device=x.device)
+        dz, dx = torch.empty((2, tokens, channels), dtype=x.dtype, device=x.device)
         sums = torch.empty((blocks, TAPS + 1, channels), dtype=torch.float32, device=x.device)
-        _backward[(blocks, triton.cdiv(channels, BLOCK_C))](
+        grid = (blocks, triton.cdiv(channels, BLOCK_C))
+        weight, positions = weight.contiguous(), ctx.layout.positions_T
+        _before_silu[grid](
             x,
-            weight.contiguous(),
+            weight,
             x if bias is None else bias,
             dy,
-            ctx.layout.positions_T,
-            dx,
+            positions,
+            dz,
             sums,
             tokens,
             channels,
@@ -114,6 +132,7 @@ class Conv(torch.autograd.Function):
             bias is not None,
             num_warps=4,
         )
+        _to_inputs[grid](dz, weight, positions, dx, tokens, channels, TAPS, BLOCK_T, BLOCK_C, num_warps=4)
         total = sums.sum(0)
         dbias = None if bias is None else total[TAPS].to(bias.dtype)
         return dx, total[:TAPS].T.to(weight.dtype), dbias, None
