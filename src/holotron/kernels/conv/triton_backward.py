@@ -1,8 +1,8 @@
 """The convolution's gradient in Triton, in two passes over memory.
 
 The first computes the convolution again and with it SiLU's derivative: the gradient of what went into SiLU, and the
-sums over tokens that are the gradients of weights and bias (written per block of tokens and added up afterwards). The second
-collects, for every input, what the outputs of its own token and of the next three of its sequence pass back.
+sums over tokens that are the gradients of weights and bias (written per block of tokens and added up afterwards). The
+second collects, for every input, what the outputs of its own token and of the next three of its sequence pass back.
 """
 # mypy: disable-error-code="no-untyped-def"
 
