@@ -19,13 +19,13 @@ from torch import Tensor
 
 
 @functools.cache
-def _reference_wanted() -> bool:
+def reference_wanted() -> bool:
     return os.environ.get("HOLOTRON_KERNELS", "") == "reference"
 
 
 @functools.cache
 def _triton_wanted() -> bool:
-    return not _reference_wanted() and importlib.util.find_spec("triton") is not None
+    return not reference_wanted() and importlib.util.find_spec("triton") is not None
 
 
 def _suits_triton(t: Tensor) -> bool:
@@ -51,7 +51,7 @@ def use_cpu(*tensors: Tensor) -> bool:
     first = tensors[0]
     if first.device.type != "cpu" or any(t.dtype != first.dtype for t in tensors):
         return False
-    if first.dtype not in (torch.float32, torch.float64) or _reference_wanted():
+    if first.dtype not in (torch.float32, torch.float64) or reference_wanted():
         return False
     return not _learning(tensors)
 

@@ -20,6 +20,7 @@ from holotron.kernels.scan import flush
 from holotron.model.cache import Cache, DecoderState
 from holotron.model.config import DecoderConfig
 from holotron.model.layers import MLP, Attention, Mamba2, MoE, Projection, RMSNorm
+from holotron.model.native import NativeDecoder
 
 
 def _mixer(letter: str, config: DecoderConfig) -> nn.Module:
@@ -73,6 +74,7 @@ class Decoder(nn.Module):
             self._slot.append((letter, count.get(letter, -1)))
             if letter in count:
                 count[letter] += 1
+        self._native = NativeDecoder(self)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -104,6 +106,8 @@ class Decoder(nn.Module):
 
     def forward(self, x_TD: Tensor, layout: Layout, cache: Cache | None = None) -> Tensor:
         """Embeddings of T packed tokens to their final hidden vectors (normed, ready for `logits`)."""
+        if cache is not None and (computed := self._native.forward(x_TD, layout, cache)) is not None:
+            return computed
         stream_TD: Tensor | None = None
         replay = cache.replay if cache is not None else None
         if cache is not None and replay is not None and layout.num_prefills:

@@ -1,0 +1,95 @@
+"""The whole decoder on a CPU as one call: C++ for inference in fp32 (see decoder.cpp), compiled where it runs.
+
+A forward pass of a small network in torch is some two thousand calls of a few microseconds each; decoding one token is
+hardly anything else. Here it is one call. Weights and memories are used where they lie, in the layout they have anyway.
+
+The structures mirror model.h, field by field.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import Structure, c_float, c_int32, c_void_p
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from holotron.kernels.layout import Layout
+from holotron.kernels.native.build import library
+
+__all__ = ["ATTENTION", "MAMBA", "MLP", "Layer", "Program", "Shape", "library"]
+
+MAMBA, MLP, ATTENTION = range(3)
+
+
+def _fields(kind: type, names: str) -> list[tuple[str, type]]:
+    return [(name, kind) for name in names.split()]
+
+
+class Layer(Structure):
+    _fields_ = [
+        *_fields(c_int32, "kind slot"),
+        ("norm", c_void_p),
+        ("weights", c_void_p * 4),
+        *_fields(c_void_p, "conv conv_bias A_log D dt_bias gated_norm"),
+    ]
+
+
+class Shape(Structure):
+    _fields_ = [
+        *_fields(c_int32, "hidden layers mamba_heads mamba_dim state groups taps mlp heads kv_heads head_dim"),
+        *_fields(c_float, "eps scale"),
+    ]
+
+
+class _Batch(Structure):
+    _fields_ = [
+        *_fields(c_int32, "tokens sequences snapshots page_size table_width"),
+        *_fields(c_void_p, "starts contexts rows pages snapshot_list"),
+    ]
+
+
+class _Memory(Structure):
+    _fields_ = [*_fields(c_void_p, "ssm conv kv"), *_fields(c_int32, "mambas attentions")]
+
+
+@dataclass(frozen=True)
+class Program:
+    """A decoder as the native code sees it. The addresses in it must stay valid as long as it is used."""
+
+    library: ctypes.CDLL
+    shape: Shape
+    layers: ctypes.Array[Layer]
+    last_norm: int
+
+    def forward(self, x_TD: Tensor, layout: Layout, ssm_RLHPN: Tensor, conv_RLKC: Tensor, kv_ZL2zkD: Tensor) -> Tensor:
+        """Embeddings to final hidden vectors; the memories of the rows and pages in `layout` move on, in place."""
+        x_TD = x_TD.contiguous()
+        hidden_TD = torch.empty_like(x_TD)
+        snapshots = np.asarray(layout.snapshots, dtype=np.int32)
+        index = [t.contiguous() for t in (layout.starts_S1, layout.context_S, layout.rows_S, layout.pages_SM)]
+        batch = _Batch(
+            layout.num_tokens,
+            layout.num_sequences,
+            len(snapshots),
+            layout.page_size,
+            layout.pages_SM.shape[1],
+            *(t.data_ptr() for t in index),
+            snapshots.ctypes.data,
+        )
+        memory = _Memory(
+            ssm_RLHPN.data_ptr(), conv_RLKC.data_ptr(), kv_ZL2zkD.data_ptr(), ssm_RLHPN.shape[1], kv_ZL2zkD.shape[1]
+        )
+        self.library.holotron_forward(
+            ctypes.byref(self.shape),
+            self.layers,
+            c_void_p(self.last_norm),
+            ctypes.byref(batch),
+            ctypes.byref(memory),
+            c_void_p(x_TD.data_ptr()),
+            c_void_p(hidden_TD.data_ptr()),
+            torch.get_num_threads(),
+        )
+        return hidden_TD

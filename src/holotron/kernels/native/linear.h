@@ -1,0 +1,157 @@
+// Matrix products y = x W^T with weights as PyTorch stores them, [outputs, inputs].
+//
+// Few rows of x: every weight is read once, which is all that counts; four distant rows of W at a time, because one
+// stream does not saturate the memory. Many rows: W is cut into panels of PAIR outputs, transposed into a buffer that
+// fits the cache, and multiplied tile by tile with all sums in registers. Threads share the outputs.
+#pragma once
+
+#include "team.h"
+#include "vector.h"
+
+constexpr int FEW = 20;  // rows up to which transposing the weights does not pay
+
+enum class Then { set, add, relu2 };  // what becomes of a result
+
+template <Then then>
+static inline float combined(float old, float x) {
+    if (then == Then::add) return old + x;
+    if (then == Then::relu2) return x > 0 ? x * x : 0 * x;
+    return x;
+}
+
+// R rows of W against C rows of x. The order of summation does not depend on R and C: batching changes no bit.
+template <int R, int C, Then then>
+static inline void dots(const float* const* w, const float* x, long stride, long inputs, float* const* y, long apart) {
+    vec sums[R][C] = {};
+    long i = 0;
+    for (; i + W <= inputs; i += W) {
+        vec xs[C];
+        for (int c = 0; c < C; c++) xs[c] = load(x + c * stride + i);
+        for (int r = 0; r < R; r++) {
+            vec ws = load(w[r] + i);
+            for (int c = 0; c < C; c++) sums[r][c] += ws * xs[c];
+        }
+    }
+    for (int r = 0; r < R; r++)
+        for (int c = 0; c < C; c++) {
+            float total = sum(sums[r][c]);
+            for (long j = i; j < inputs; j++) total += w[r][j] * x[c * stride + j];
+            y[r][c * apart] = combined<then>(y[r][c * apart], total);
+        }
+}
+
+template <int R, Then then>
+static void few(const float* const* w, const float* x, long stride, long rows, long inputs, float* const* y, long apart) {
+    float* at[R];
+    for (long t = 0; t < rows;) {
+        for (int r = 0; r < R; r++) at[r] = y[r] + t * apart;
+        const float* from = x + t * stride;
+        if (rows - t >= 4) {
+            dots<R, 4, then>(w, from, stride, inputs, at, apart);
+            t += 4;
+        } else if (rows - t >= 2) {
+            dots<R, 2, then>(w, from, stride, inputs, at, apart);
+            t += 2;
+        } else {
+            dots<R, 1, then>(w, from, stride, inputs, at, apart);
+            t += 1;
+        }
+    }
+}
+
+template <Then then>
+static void linear_few(Team team, const float* x, long stride, long rows, long inputs, const float* weight,
+                       long outputs, float* y, long apart) {
+    long begin = team.from(outputs), quarter = (team.to(outputs) - begin) / 4;
+    for (long o = begin; o < begin + quarter; o++) {
+        const float* w[4];
+        float* to[4];
+        for (int r = 0; r < 4; r++) {
+            w[r] = weight + (o + r * quarter) * inputs;
+            to[r] = y + o + r * quarter;
+        }
+        few<4, then>(w, x, stride, rows, inputs, to, apart);
+    }
+    for (long o = begin + 4 * quarter; o < team.to(outputs); o++) {
+        const float* w = weight + o * inputs;
+        float* to = y + o;
+        few<1, then>(&w, x, stride, rows, inputs, &to, apart);
+    }
+}
+
+// A tile: BLOCK rows of x (`stride` apart) times `inner` rows of PAIR numbers (`apart`), to `out` [BLOCK, PAIR].
+static inline void tile(const float* x, long stride, const float* panel, long apart, long inner, float* out) {
+    vec sums[BLOCK][2] = {};
+    const float* row[BLOCK / 3];  // one address for three rows: fewer registers than one each
+    for (int i = 0; i < BLOCK / 3; i++) row[i] = x + 3 * i * stride;
+    for (long k = 0; k < inner; k++) {
+        vec left = load(panel), right = load(panel + W);
+        panel += apart;
+#pragma GCC unroll 12
+        for (int i = 0; i < BLOCK; i++) {
+            vec xs = all(row[i / 3][(i % 3) * stride + k]);
+            sums[i][0] += xs * left;
+            sums[i][1] += xs * right;
+        }
+    }
+    for (int i = 0; i < BLOCK; i++) {
+        store(out + i * PAIR, sums[i][0]);
+        store(out + i * PAIR + W, sums[i][1]);
+    }
+}
+
+// Rows of `from` (each `stride` long, `count` of them, the rest zero) as the columns of a panel [inner, PAIR].
+static inline void transpose(const float* from, long stride, long count, long inner, float* panel) {
+    for (long k = 0; k < inner; k++) {
+        float* to = panel + k * PAIR;
+        for (long j = 0; j < count; j++) to[j] = from[j * stride + k];
+        for (long j = count; j < PAIR; j++) to[j] = 0;
+    }
+}
+
+// `x` must be readable up to a multiple of BLOCK rows.
+template <Then then>
+static void linear_many(Team team, const float* x, long stride, long rows, long inputs, const float* weight,
+                        long outputs, float* y, long apart) {
+    static thread_local Room room;
+    constexpr long TOGETHER = 4;  // panels in the buffer
+    long panels = rounded(outputs, PAIR) / PAIR;
+    long across = panels < team.count ? panels : team.count, down = team.count / across;
+    Team sideways{team.me % (int)across, (int)across, nullptr}, downwards{team.me / (int)across, (int)down, nullptr};
+    if (downwards.me >= down) return;
+    long blocks = rounded(rows, BLOCK) / BLOCK;
+    long first = downwards.from(blocks) * BLOCK, last = downwards.to(blocks) * BLOCK;
+    long step = (1 << 16) / inputs / BLOCK * BLOCK;  // so many rows of x fit the second cache beside the panels
+    if (step < BLOCK) step = BLOCK;
+    float* buffer = room.of(TOGETHER * inputs * PAIR);
+    alignas(64) float out[BLOCK * PAIR];
+    for (long p = sideways.from(panels); p < sideways.to(panels); p += TOGETHER) {
+        long until = p + TOGETHER < sideways.to(panels) ? p + TOGETHER : sideways.to(panels);
+        for (long q = p; q < until; q++) {
+            long count = outputs - q * PAIR < PAIR ? outputs - q * PAIR : PAIR;
+            transpose(weight + q * PAIR * inputs, inputs, count, inputs, buffer + (q - p) * inputs * PAIR);
+        }
+        for (long begin = first; begin < last; begin += step) {
+            long end = begin + step < last ? begin + step : last;
+            for (long q = p; q < until; q++) {
+                long count = outputs - q * PAIR < PAIR ? outputs - q * PAIR : PAIR;
+                for (long t = begin; t < end; t += BLOCK) {
+                    tile(x + t * stride, stride, buffer + (q - p) * inputs * PAIR, PAIR, inputs, out);
+                    long valid = rows - t < BLOCK ? rows - t : BLOCK;
+                    for (long i = 0; i < valid; i++) {
+                        float* to = y + (t + i) * apart + q * PAIR;
+                        for (long j = 0; j < count; j++) to[j] = combined<then>(to[j], out[i * PAIR + j]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+template <Then then>
+static void linear(Team team, const float* x, long rows, long inputs, const float* weight, long outputs, float* y) {
+    if (rows <= FEW)
+        linear_few<then>(team, x, inputs, rows, inputs, weight, outputs, y, outputs);
+    else
+        linear_many<then>(team, x, inputs, rows, inputs, weight, outputs, y, outputs);
+}

@@ -1,0 +1,72 @@
+// The threads that compute one forward pass together, and memory that a thread keeps between passes.
+#pragma once
+
+#include <immintrin.h>
+#include <linux/futex.h>
+#include <omp.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+
+// Where threads wait for each other, some hundred times per pass: mostly for less than a microsecond, so they spin. But a
+// thread may have lost its core to another program; then the rest sleep, because spinning would take cores from it.
+class Meeting {
+    static constexpr int SPINS = 400;  // some 20 microseconds
+    std::atomic<int32_t> arrived{0}, round{0}, asleep{0};
+
+  public:
+    void wait(int count) {
+        int32_t now = round.load(std::memory_order_acquire);
+        if (arrived.fetch_add(1, std::memory_order_acq_rel) == count - 1) {
+            arrived.store(0, std::memory_order_relaxed);
+            round.store(now + 1);
+            if (asleep.load()) syscall(SYS_futex, &round, FUTEX_WAKE_PRIVATE, INT32_MAX, nullptr, nullptr, 0);
+            return;
+        }
+        for (int i = 0; i < SPINS; i++) {
+            if (round.load(std::memory_order_acquire) != now) return;
+            _mm_pause();
+        }
+        asleep.fetch_add(1);
+        while (round.load() == now) syscall(SYS_futex, &round, FUTEX_WAIT_PRIVATE, now, nullptr, nullptr, 0);
+        asleep.fetch_sub(1);
+    }
+};
+
+struct Team {
+    int me, count;
+    Meeting* meeting;
+
+    // Everybody has finished what came before.
+    void wait() const {
+        if (count > 1) meeting->wait(count);
+    }
+    // My share of n equal things: [from, to).
+    long from(long n) const { return n * me / count; }
+    long to(long n) const { return n * (me + 1) / count; }
+};
+
+// Room that only grows, until it is so large that keeping it would be rude.
+class Room {
+    static constexpr size_t KEPT = size_t(64) << 20;
+    float* data = nullptr;
+    size_t size = 0;
+
+  public:
+    ~Room() { free(data); }
+
+    // Room for n floats, whose contents are arbitrary; what was handed out before is gone.
+    float* of(size_t n) {
+        size_t bytes = (n * sizeof(float) + 4095) / 4096 * 4096;
+        if (bytes > size || size > KEPT) {
+            free(data);
+            data = static_cast<float*>(aligned_alloc(4096, bytes));
+            size = bytes;
+            if (!data) abort();
+        }
+        return data;
+    }
+};
