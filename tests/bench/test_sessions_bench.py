@@ -218,3 +218,21 @@ assert not {"fastapi", "pydantic", "httpx", "httpcore", "openai", "typer", "uvic
 """
     source = str(Path(__file__).parents[2] / "src")
     subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": source})
+
+
+def test_late_steps_without_the_early_ones() -> None:
+    """Two steps after two that were made up: prompts as long, and as much of them cached, as in a whole run."""
+    for engine in ({}, {"state_rows": 3, "kv_tokens": 400, "host_bytes": 1 << 30}):  # the second: not all fit at once
+        whole = inprocess.measure("tiny", small(), device="cpu", engine={"page_size": 16, **engine})
+        late = inprocess.measure("tiny", small(begun=2, steps=2), device="cpu", engine={"page_size": 16, **engine})
+
+        def sizes(report: Report) -> dict[tuple[int, int], tuple[int, int | None]]:
+            return {(s.session, s.number): (s.prompt_tokens, s.cached_tokens) for s in report.steps if s.number >= 2}
+
+        assert len(late.steps) == 6
+        assert sizes(late) == sizes(whole)
+        assert late.workload.longest_context == whole.workload.longest_context
+    window = inprocess.measure("tiny", small(begun=3, steps=1, history="window"), device="cpu")
+    assert {step.prompt_tokens for step in window.steps} == {40 + 36 * 2 + 12 + 15}
+    with pytest.raises(ConfigError, match="skipped"):
+        small(begun=1, history="epoch")

@@ -44,6 +44,7 @@ def parser() -> argparse.ArgumentParser:
 
     add("--sessions", type=int, default=default.sessions, help="at once (%(default)s)")
     add("--steps", type=int, default=default.steps, help="per session (%(default)s)")
+    add("--begun", type=int, default=default.begun, help="steps made before the clock starts, memory made up")
     add("--system", type=int, default=default.system_tokens, help="tokens of the shared prompt (%(default)s)")
     add("--screenshot", type=int, default=default.screenshot_tokens, help="tokens per step (%(default)s)")
     add("--text", type=int, default=default.text_tokens, help="tokens per step (%(default)s)")
@@ -76,6 +77,8 @@ def workload_of(args: argparse.Namespace) -> Workload:
     for name in ("sessions", "steps", "generate"):
         if getattr(args, name) < 1:
             raise ConfigError(f"--{name} must be at least 1")
+    if args.begun and args.url:
+        raise ConfigError("--begun needs an engine in this process: what was never computed cannot be sent")
     return Workload(
         sessions=args.sessions,
         steps=args.steps,
@@ -89,6 +92,7 @@ def workload_of(args: argparse.Namespace) -> Workload:
         summary_tokens=args.summary,
         unchanged=args.unchanged,
         deltas=args.deltas,
+        begun=args.begun,
         temperature=args.temperature,
         seed=args.seed,
     )

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import torch
 
+from holotron.bench import made_up
 from holotron.bench.process import DevicePeak, peak_host_bytes, seconds_alive
 from holotron.bench.report import Report, Step
 from holotron.bench.workload import Agent, Sent, Workload, system_prompt
@@ -64,6 +65,7 @@ class Driver:
             max_tokens=workload.generate_tokens, temperature=workload.temperature, ignore_eos=True, seed=workload.seed
         )
         self.steps: list[Step] = []
+        self.session_bytes = 0
 
     async def first_token(self) -> float:
         """One token: everything is loaded and compiled after it. Seconds since the process started."""
@@ -82,23 +84,40 @@ class Driver:
             await generation
 
         await asyncio.gather(*(reply(n) for n in range(3)))
+        await asyncio.wrap_future(self._engine.post(self._forget))
+
+    def _forget(self) -> None:
+        """Nothing of the warm-up stays in the sessions' way (on the loop's thread)."""
+        while self._engine.core.sessions.evict():
+            pass
 
     async def run(self) -> float:
         """All sessions, all steps; seconds it took."""
         root = await self._engine.aio.open()
         await root.append(self._system)
         await root.prefill()
+        agents = [Agent(self._workload, n, self._words) for n in range(self._workload.sessions)]
+        sessions: list[AsyncSession | None] = [None] * len(agents)
+        if self._workload.begun and self._workload.history == "append":
+            sessions = [*await asyncio.wrap_future(self._engine.post(lambda: self._made_up(agents)))]
         started = time.perf_counter()
-        await asyncio.gather(*(self._live(root, n) for n in range(self._workload.sessions)))
+        await asyncio.gather(*(self._live(root, *both) for both in zip(agents, sessions, strict=True)))
         seconds = time.perf_counter() - started
         await root.close()
         return seconds
 
-    async def _live(self, root: AsyncSession, number: int) -> None:
-        agent = Agent(self._workload, number, self._words)
-        session: AsyncSession | None = None
-        for step in range(self._workload.steps):
-            started = time.perf_counter()
+    def _made_up(self, agents: list[Agent]) -> list[AsyncSession]:
+        """Sessions in the middle of their work (on the loop's thread)."""
+        core = self._engine.core
+        made_up.scribble(core)
+        logs = [Log([*self._system, *agent.said()]) for agent in agents]
+        return [
+            AsyncSession(self._engine.register(made_up.session(core, f"agent-{n}", log))) for n, log in enumerate(logs)
+        ]
+
+    async def _live(self, root: AsyncSession, agent: Agent, session: AsyncSession | None) -> None:
+        for _ in range(self._workload.steps):
+            started, step = time.perf_counter(), len(agent.steps)
             sent = agent.next()
             if self._workload.history == "window":
                 result = await self._stateless([*self._system, *sent.tokens])
@@ -111,8 +130,9 @@ class Driver:
                 await session.append(*self._parts(agent, sent), deltas=deltas)
                 result = await (await session.generate(self._sampling))
             agent.replied(result.tokens)
-            self._record(number, step, time.perf_counter() - started, result)
+            self._record(agent.number, step, time.perf_counter() - started, result)
         if session is not None:
+            self.session_bytes = max(self.session_bytes, (await session.info()).bytes)
             await session.close()
 
     def _parts(self, agent: Agent, sent: Sent) -> list[Part]:
@@ -182,6 +202,7 @@ def measure_loaded(loaded: Loaded, workload: Workload, *, engine: dict[str, obje
             start_to_first_token=first if fresh else None,
             device_bytes=peak.bytes(),
             host_bytes=peak_host_bytes(),
+            session_bytes=driver.session_bytes or None,
             engine_stats=running.stats(),
         )
         running.check_integrity()

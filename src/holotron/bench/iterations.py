@@ -1,8 +1,4 @@
-"""Single iterations of the engine at a chosen size: so many sessions at such a context, without computing all of it.
-
-What sessions remember is made up (random keys, values and states): how long an iteration takes does not depend on it,
-and computing 100 contexts of 16,384 tokens takes a minute.
-"""
+"""Single iterations of the engine at a chosen size: so many sessions at such a context, which is made up."""
 
 from __future__ import annotations
 
@@ -14,6 +10,7 @@ from typing import Any
 
 import torch
 
+from holotron.bench import made_up
 from holotron.bench.inprocess import vocabulary
 from holotron.engine.api import EngineConfig, SamplingParams
 from holotron.engine.core import Core
@@ -80,21 +77,11 @@ class _Stage:
         self._words = vocabulary(model)
         self._draw = random.Random(0)
         self.core = Core(model, config)
-        _scribble(self.core)
-        self.sequences = [self._session(f"{n}") for n in range(sessions)]
+        made_up.scribble(self.core)
+        self.sequences = [made_up.session(self.core, f"{n}", self.words(context)) for n in range(sessions)]
 
     def words(self, count: int) -> Log:
         return Log(self._draw.choices(self._words, k=count))
-
-    def _session(self, name: str) -> Any:
-        sequence = self.core.sessions.open(name)
-        self.core.sessions.append(sequence, self.words(self.context))
-        memory = sequence.memory
-        memory.pin()
-        memory.grow(self.context - 1)
-        memory.wrote(self.context - 1, 0)
-        memory.unpin()
-        return sequence
 
     def ask(self, n: int, tokens: int) -> None:
         params = SamplingParams(max_tokens=tokens, temperature=0, ignore_eos=True)
@@ -116,18 +103,6 @@ class _Stage:
         kernels = _kernels(core.step, 3) if profile else []
         core.abort(HolotronError("measured"))
         return Timed(len(self.sequences), self.context, iterations, seconds, host, prompt, generated, kernels)
-
-
-@torch.inference_mode()
-def _scribble(core: Core) -> None:
-    """Random contents for all states and pages, a piece at a time."""
-    cache = core.pools.cache
-    for tensor in (cache.ssm_RLHPN, cache.conv_RLKC, cache.kv_ZL2zkD):
-        if not tensor.numel():
-            continue
-        some = torch.randn(tensor[:1].shape, device=tensor.device).mul_(0.5).to(tensor.dtype)
-        for part in tensor.split(64):
-            part.copy_(some.expand_as(part))
 
 
 def _kernels(step: Callable[[], object], count: int) -> list[tuple[str, float]]:

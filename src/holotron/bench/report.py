@@ -34,6 +34,7 @@ class Report:
     start_to_first_token: float | None = None
     device_bytes: int | None = None  # peak of the whole process
     host_bytes: int | None = None
+    session_bytes: int | None = None  # of the longest session at its end: state, keys and values
     failures: int = 0
     engine_stats: EngineStats | None = None
 
@@ -85,6 +86,7 @@ class Report:
             "start_to_first_token_seconds": self.start_to_first_token,
             "peak_device_bytes": self.device_bytes,
             "peak_host_bytes": self.host_bytes,
+            "session_bytes": self.session_bytes,
             "engine": None if self.engine_stats is None else asdict(self.engine_stats),
         }
 

@@ -13,6 +13,9 @@ What is sent depends on the *history*:
 Of later screenshots a share may be as it was (`unchanged`). With screenshot deltas only the rest is sent, with an
 address for every 64 tokens of the screen: that is how changes were scattered on recorded episodes (see
 docs/screenshot-deltas.md). With real pictures it is the left part that stays, and the processor that cuts them.
+
+Late steps of long sessions can be measured without the early ones: `begun` steps are taken to have been made when the
+clock starts. What sessions remember of them is made up (see `made_up`), which changes nothing about how long it takes.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ ADDRESS = 3  # tokens before each run
 @dataclass(frozen=True)
 class Workload:
     sessions: int = 100
-    steps: int = 6
+    steps: int = 6  # per session while the clock runs
     system_tokens: int = 1024
     screenshot_tokens: int = 2304
     text_tokens: int = 96
@@ -46,6 +49,7 @@ class Workload:
     picture: tuple[int, int] | None = None  # a real screenshot of this size per step, in place of screenshot tokens
     unchanged: float = 0.0  # share of every later screenshot that is as before
     deltas: bool = False  # send only what has changed
+    begun: int = 0  # steps before those
     temperature: float = 0.0
     seed: int = 0
 
@@ -54,6 +58,8 @@ class Workload:
             raise ConfigError(f"the unchanged share of a screenshot is between 0 and 1, not {self.unchanged}")
         if self.deltas and self.history != "append":
             raise ConfigError("screenshot deltas are measured with the history append")
+        if self.begun and (self.history == "epoch" or self.picture):
+            raise ConfigError("steps can be skipped with the histories append and window, without pictures")
 
     @property
     def step_tokens(self) -> int:
@@ -67,24 +73,30 @@ class Workload:
         runs = min(kept, -(-self.screenshot_tokens // RUN))
         return min(self.screenshot_tokens, 1 + kept + ADDRESS * runs)
 
+    def context_after(self, steps: int) -> int:
+        """Tokens of a session that keeps everything, after so many steps."""
+        turn = self.text_tokens + self.generate_tokens
+        shown = self.screenshot_tokens * steps if self.picture else sum(map(self.shown_tokens, range(steps)))
+        return self.system_tokens + steps * turn + shown
+
     @property
     def longest_context(self) -> int:
         """The most tokens a session ever has."""
         turn = self.step_tokens + self.generate_tokens
+        all_steps = self.begun + self.steps
         if self.history == "append":
-            saved = 0 if self.picture else sum(self.screenshot_tokens - self.shown_tokens(n) for n in range(self.steps))
-            return self.system_tokens + self.steps * turn - saved
+            return self.context_after(all_steps)
         if self.history == "window":
-            dropped = max(0, self.steps - self.window) * self.screenshot_tokens
-            return self.system_tokens + self.steps * turn - dropped
+            dropped = max(0, all_steps - self.window) * self.screenshot_tokens
+            return self.system_tokens + all_steps * turn - dropped
         started_over = self.summary_tokens + self.window * turn if self.steps > self.epoch_steps else 0
         return self.system_tokens + started_over + min(self.steps, self.epoch_steps) * turn
 
     def ideal_cached_share(self) -> float:
         """Of all prompt tokens, those that need not be computed again: what a perfect cache would find."""
         prompt = computed = 0
-        before = self.system_tokens
-        for step in range(self.steps):
+        before = self.context_after(self.begun)
+        for step in range(self.begun, self.begun + self.steps):
             context = before + self.shown_tokens(step) + self.text_tokens
             prompt += context
             computed += context - before
@@ -109,6 +121,15 @@ class Agent:
     vocabulary: range  # token ids to draw from
     steps: list[tuple[list[int], list[int]]] = field(default_factory=list)  # screenshot and text of each
     replies: list[list[int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for _ in range(self.workload.begun):
+            self.next()
+            self.replied(self._some(random.Random(f"{self.number}/{len(self.replies)}"), self.workload.generate_tokens))
+
+    def said(self) -> list[int]:
+        """All that was sent and replied so far, if everything is kept."""
+        return [token for turn in self._turns(0, len(self.replies)) for token in turn]
 
     def next(self) -> Sent:
         w, step = self.workload, len(self.steps)

@@ -16,7 +16,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from holotron.errors import CapacityError, ConfigError, HolotronError, InputError
 
@@ -133,8 +133,7 @@ class Mark:
 # ------------------------------------------------------------------------------------------------------------ replies
 
 
-@dataclass(frozen=True, slots=True)
-class TokenEvent:
+class TokenEvent(NamedTuple):
     """One generated token, in the order they come.
 
     `logprob` is the model's own log probability: of the plain softmax over all logits, before temperature, filters

@@ -8,7 +8,7 @@ recurrent state of all Mamba layers at one position). Both work the same way, so
 * A block is **pinned** while a running sequence holds it; then it stays on the device. Unpinned blocks stay there too
   until somebody needs the slot: then the least recently used one moves to the host, bit for bit. That is all there is
   to swapping: a session that must yield is unpinned, and comes back exactly as it was.
-* The host tier is a number of bytes shared by both pools.
+* The host tier is a number of bytes shared by both pools. Its memory (`shelf`) is taken as it is needed.
 
 Nothing here decides anything: `fits` says whether a demand can be met, `take`, `copy` and `pin` meet it.
 """
@@ -19,10 +19,10 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
 
-import torch
 from torch import Tensor
 
 from holotron.engine.api import IntegrityError
+from holotron.engine.shelf import Shelf
 from holotron.model.cache import Cache
 from holotron.model.config import DecoderConfig
 
@@ -64,6 +64,7 @@ class Pool:
         self.to_device_count = 0
         self._tensors = tuple(tensors)
         self._host = host
+        self._shelf = Shelf(self._tensors)
         self._free = list(range(self.slots - 1, -1, -1))
         self._idle: OrderedDict[Block, None] = OrderedDict()  # on the device and unpinned, least recently used first
 
@@ -112,8 +113,8 @@ class Pool:
             self._idle.pop(block)
             self._free.append(block.slot)
         else:
-            self._host.used -= self.block_bytes
-        block.slot, block.stored = -1, None
+            self._leave_host(block)
+        block.slot = -1
 
     def pin(self, block: Block) -> None:
         """Keep on the device, and bring there if need be."""
@@ -126,8 +127,8 @@ class Pool:
         slot = self._slot()
         for tensor, source in zip(self._tensors, self._contents(block), strict=True):
             tensor[slot].copy_(source, non_blocking=True)
-        block.slot, block.stored = slot, None
-        self._host.used -= self.block_bytes
+        block.slot = slot
+        self._leave_host(block)
         self.to_device_count += 1
 
     def unpin(self, block: Block) -> None:
@@ -143,13 +144,22 @@ class Pool:
         assert block.stored is not None
         return block.stored
 
+    def _leave_host(self, block: Block) -> None:
+        # Copies run in the order of the device's stream: whoever writes to this place next writes after it was read.
+        assert block.stored is not None
+        self._shelf.give(block.stored)
+        block.stored = None
+        self._host.used -= self.block_bytes
+
     def _slot(self) -> int:
         """A free slot; when there is none, the least recently used idle block goes to the host."""
         if self._free:
             return self._free.pop()
         block, _ = self._idle.popitem(last=False)
         slot = block.slot
-        block.stored = tuple(_to_host(tensor[slot]) for tensor in self._tensors)
+        block.stored = self._shelf.take()
+        for stored, tensor in zip(block.stored, self._tensors, strict=True):
+            stored.copy_(tensor[slot], non_blocking=True)
         block.slot = -1
         self._host.used += self.block_bytes
         self.to_host_count += 1
@@ -176,12 +186,6 @@ class Pool:
         _must(set(pins) <= set(refs), f"{self.name}: a block is pinned but not held")
         _must(set(self._idle) <= set(refs), f"{self.name}: the idle list holds a dead block")
         return host
-
-
-def _to_host(source: Tensor) -> Tensor:
-    stored = torch.empty(source.shape, dtype=source.dtype, pin_memory=source.is_cuda)
-    # Copies run in the order of the device's stream, so whoever brings it back later reads the finished copy.
-    return stored.copy_(source, non_blocking=True)
 
 
 def _count(blocks: Iterable[Block]) -> dict[Block, int]:

@@ -135,21 +135,13 @@ class Core:
         except Exception as error:
             self._give_up([piece.request for piece in plan.all], error)
             return None
-        for n, piece in enumerate(pieces):
-            request = piece.request
+        for n, (request, start, count) in enumerate(pieces):
             sequence = request.sequence
-            end = piece.start + piece.count
+            end = start + count
             sequence.memory.wrote(end, version)
-            sequence.service += piece.count
-            if piece.start < request.prompt:
-                computed = min(end, request.prompt) - piece.start
-                request.computed += computed
-                self._totals.computed_tokens += computed
-            if end <= request.prompt:  # nobody asks for snapshots further on
-                for place in sequence.wanted():
-                    if place.position == end:
-                        sequence.memory.hidden = flight.vector(n)
-                        self.sessions.keep(sequence, place)
+            sequence.service += count
+            if start < request.prompt:
+                self._read_prompt(flight, n)
             if end == len(sequence.log.ids) + sequence.promised:
                 sequence.promised += 1
                 due.append((request, n))
@@ -157,6 +149,19 @@ class Core:
             piece.request.sequence.promised += 1
             flight.due.append((piece.request, -1))
         return flight
+
+    def _read_prompt(self, flight: Flight, n: int) -> None:
+        """Count the prompt tokens of a piece, and keep its memory where somebody wants it; nobody does further on."""
+        request, start, count = flight.pieces[n]
+        sequence, end = request.sequence, start + count
+        computed = min(end, request.prompt) - start
+        request.computed += computed
+        self._totals.computed_tokens += computed
+        if end <= request.prompt:
+            for place in sequence.wanted():
+                if place.position == end:
+                    sequence.memory.hidden = flight.vector(n)
+                    self.sessions.keep(sequence, place)
 
     def _choose(self, flight: Flight) -> None:
         """Sample for everybody whose log is computed to its end."""
@@ -220,8 +225,9 @@ class Core:
             if not sequence.promised:
                 sequence.source = -1
             self._accept(request, token, logprob, top, version)
-            if request.fresh:
-                request.deliver(request.take_fresh(), None)
+            if fresh := request.fresh:
+                request.fresh = []
+                request.deliver(fresh, None)
 
     def _accept(self, request: Request, token: int, logprob: float, top: TopLogprobs, version: int) -> None:
         """A token was chosen; with a grammar, more may follow from it without a choice."""
@@ -256,16 +262,18 @@ class Core:
         self, request: Request, token: int, logprob: float, top: TopLogprobs, version: int, *, forced: bool = False
     ) -> None:
         """One more token for the log and for the reader; perhaps the last."""
-        params, sequence = request.params, request.sequence
-        sequence.log.append(token)
+        params, ids, events = request.params, request.sequence.log.ids, request.events
+        ids.append(token)
         self._totals.generated_tokens += 1
         self._totals.forced_tokens += forced
         ends = token in params.stop_token_ids or (token in self.eos and not params.ignore_eos)
         text, stop = (request.text.finish(), None) if ends else request.text.push(token)
-        last = len(request.events) + 1 >= params.max_tokens or len(sequence.log.ids) >= self.context_limit
+        last = len(events) + 1 >= params.max_tokens or len(ids) >= self.context_limit
         if last and not ends and stop is None:
             text += request.text.finish()
-        request.add(TokenEvent(token, text, logprob, version, forced, top))
+        event = TokenEvent(token, text, logprob, version, forced, top)
+        events.append(event)
+        request.fresh.append(event)
         if ends or stop is not None:
             self.finish(request, "stop", stop if stop is not None else token)
         elif last:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -42,13 +43,12 @@ def uniform(seed: int, index: int) -> float:
     return (mix64(mix64(seed & _MASK64) ^ index) >> 32) / 2**32
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """How one row is to be sampled."""
 
     params: SamplingParams
     seed: int
-    index: int  # of the token within its generation
+    index: int  # type: ignore[assignment]  # of the token within its generation
 
 
 @dataclass(frozen=True, slots=True)

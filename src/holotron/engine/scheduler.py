@@ -20,19 +20,19 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from holotron.engine.api import EngineConfig, Overloaded
 from holotron.engine.blocks import Demand, Pools
 from holotron.engine.sequence import Request
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):  # cheaper to make than a dataclass, and every token takes one
     """`count` tokens of a request's log from `start` on. None at all: only sample, from what is remembered."""
 
     request: Request
     start: int
-    count: int
+    count: int  # type: ignore[assignment]  # tuples have a method of that name
 
     @property
     def end(self) -> int:
@@ -118,22 +118,24 @@ class Scheduler:
         placed: set[Request] = set()
         budget = self._config.token_budget
         prompts: list[Request] = []
+        running, decodes, limit = self.running, plan.decodes, self._context_limit
         for request in order:
-            if request not in self.running:
+            if request not in running:
                 continue  # it had to yield to one before it
             sequence = request.sequence
-            pending, memory = sequence.pending, sequence.memory
-            length = memory.length
+            memory, promised = sequence.memory, sequence.promised
+            length, known = memory.length, len(sequence.log.ids) + promised
+            pending = known - length
             if pending > 1 or length == 0:
                 prompts.append(request)
-            elif sequence.promised and self._ends(request):
-                continue  # with the token that is on its way
+            elif promised and (known >= limit or len(request.events) + promised >= request.params.max_tokens):
+                continue  # it ends with the token that is on its way, whatever that is
             elif pending == 0:
                 plan.waiting_to_sample.append(Piece(request, length, 0))
                 placed.add(request)
             elif memory.ready(length + 1):  # nearly always
                 memory.hidden = None
-                plan.decodes.append(Piece(request, length, 1))
+                decodes.append(Piece(request, length, 1))
                 placed.add(request)
                 budget -= 1
             elif self._place(plan, plan.decodes, request, 1, order, placed):
@@ -204,14 +206,6 @@ class Scheduler:
         to.append(piece)
         placed.add(request)
         return True
-
-    def _ends(self, request: Request) -> bool:
-        """Whether the token promised to it is its last, whatever it is."""
-        sequence = request.sequence
-        return (
-            len(request.events) + sequence.promised >= request.params.max_tokens
-            or len(sequence.log) + sequence.promised >= self._context_limit
-        )
 
     def _yield(self, request: Request) -> None:
         """Back to the queue. Its memory stays as it is, and where it is until somebody needs the room."""

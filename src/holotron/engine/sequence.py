@@ -116,10 +116,6 @@ class Request:
     awaits: Awaited | None = None
     done: bool = False
 
-    def add(self, event: TokenEvent) -> None:
-        self.events.append(event)
-        self.fresh.append(event)
-
     def take_fresh(self) -> list[TokenEvent]:
         fresh, self.fresh = self.fresh, []
         return fresh

@@ -80,8 +80,8 @@ def _relu2_backward(x_ptr, dy_ptr, dx_ptr, count, BLOCK: tl.constexpr):
 
 @triton.jit
 def _gelu(x_ptr, out_ptr, count, BLOCK: tl.constexpr):
-    """x Phi(x) = max(x, 0) - |x| (1 - Phi(|x|)), the last by Abramowitz and Stegun's 7.1.26 (error below 8e-8): half the
-    instructions of the library's error function, so that it is memory that takes the time."""
+    """x Phi(x) = max(x, 0) - |x| (1 - Phi(|x|)), the last by Abramowitz and Stegun's 7.1.26 (error below 8e-8): half
+    the instructions of the library's error function, so that it is memory that takes the time."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + at, at < count, other=0.0).to(tl.float32)
     size = tl.abs(x)
