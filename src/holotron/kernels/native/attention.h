@@ -62,7 +62,7 @@ inline void AttentionLayer::single(long sequence, long head) const {
         scores[i] = score * shape.scale;
         most = scores[i] > most ? scores[i] : most;
     }
-    for (long i = 0; i < seen; i++) scores[i] = exponential(scores[i] - most);
+    for (long i = 0; i < seen; i += W) store(scores + i, exponential(load(scores + i, seen - i) - most), seen - i);
 #pragma omp simd reduction(+ : total)
     for (long i = 0; i < seen; i++) total += scores[i];
     memset(out, 0, dim * sizeof(float));
@@ -96,20 +96,22 @@ inline void AttentionLayer::block(long sequence, long head, long token, long cou
             float* row = scores + i * KEYS;
             long valid = first + i + 1 - begin;
             valid = valid < 0 ? 0 : valid > visible ? visible : valid;
-            float peak = most[i], added = 0;
-#pragma omp simd reduction(max : peak)
-            for (long j = 0; j < valid; j++) {
-                row[j] *= shape.scale;
-                peak = row[j] > peak ? row[j] : peak;
+            const long filled = rounded(visible, W);
+            for (long j = valid; j < filled; j++) row[j] = HIDDEN;
+            vec peaks = all(most[i]), added{};
+            for (long j = 0; j < filled; j += W) {
+                vec s = load(row + j) * shape.scale;
+                peaks = s > peaks ? s : peaks;
             }
-#pragma omp simd reduction(+ : added)
-            for (long j = 0; j < valid; j++) {
-                row[j] = exponential(row[j] - peak);
-                added += row[j];
+            float peak = most[i];
+            for (int j = 0; j < W; j++) peak = peaks[j] > peak ? peaks[j] : peak;
+            for (long j = 0; j < filled; j += W) {
+                vec e = exponential(load(row + j) * shape.scale - peak);
+                added += e;
+                store(row + j, e);
             }
-            for (long j = valid; j < visible; j++) row[j] = 0;
             float kept = exponential(most[i] - peak);
-            total[i] = total[i] * kept + added;
+            total[i] = total[i] * kept + sum(added);
             most[i] = peak;
             for (long d = 0; d < wide; d++) sums[i * wide + d] *= kept;
         }

@@ -25,8 +25,8 @@ logger = logging.getLogger(__name__)
 HERE = Path(__file__).parent
 # No -ffast-math: infinities and NaN keep their meaning, and linking it would change the rounding of the whole process.
 FLAGS = (
-    *("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math"),
-    *("-fopenmp", "-fPIC", "-shared", "-Wno-psabi"),
+    *("-std=c++17", "-O3", "-march=native", "-mprefer-vector-width=512", "-ffp-contract=fast"),
+    *("-fno-math-errno", "-fno-trapping-math", "-fopenmp", "-fPIC", "-shared", "-Wno-psabi"),
 )
 
 

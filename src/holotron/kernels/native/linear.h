@@ -81,7 +81,8 @@ static void linear_few(Team team, const float* x, long stride, long rows, long i
 
 // A tile: BLOCK rows of x (`stride` apart) times `inner` rows of PAIR numbers (`apart`), to `out` [BLOCK, PAIR].
 static inline void tile(const float* x, long stride, const float* panel, long apart, long inner, float* out) {
-    vec sums[BLOCK][2] = {};
+    vec sums[BLOCK][2];
+    for (int i = 0; i < BLOCK; i++) sums[i][0] = sums[i][1] = vec{};
     const float* row[BLOCK / 3];  // one address for three rows: fewer registers than one each
     for (int i = 0; i < BLOCK / 3; i++) row[i] = x + 3 * i * stride;
     for (long k = 0; k < inner; k++) {
@@ -100,13 +101,11 @@ static inline void tile(const float* x, long stride, const float* panel, long ap
     }
 }
 
-// Rows of `from` (each `stride` long, `count` of them, the rest zero) as the columns of a panel [inner, PAIR].
+// Rows of `from` (`count` of them, the rest zero) as the columns of a panel [inner, PAIR].
 static inline void transpose(const float* from, long stride, long count, long inner, float* panel) {
-    for (long k = 0; k < inner; k++) {
-        float* to = panel + k * PAIR;
-        for (long j = 0; j < count; j++) to[j] = from[j * stride + k];
-        for (long j = count; j < PAIR; j++) to[j] = 0;
-    }
+    if (count < PAIR) memset(panel, 0, inner * PAIR * sizeof(float));
+    for (long j = 0; j < count; j++, from += stride)
+        for (long k = 0; k < inner; k++) panel[k * PAIR + j] = from[k];
 }
 
 // `x` must be readable up to a multiple of BLOCK rows.

@@ -83,16 +83,29 @@ struct Convolution {
         const Shape& shape = mamba.shape;
         const float* remembered = mamba.conv_row(mamba.batch.rows[sequence]);
         long start = mamba.batch.starts[sequence], before = shape.taps - 1;
+        auto input = [&](long t, long k) {
+            long at = token + t - start - before + k;  // in this piece; what lies before it is remembered
+            return (at < 0 ? remembered + (at + before) * shape.channels() : mamba.convolution_input(start + at)) + first;
+        };
+        auto tap = [&](long k) { return weights + (k + 1) * channels; };
         for (long t = 0; t < count; t++, out += apart) {
+            if (shape.taps == 4) {  // as in every published model: one pass instead of five
+                const float *i0 = input(t, 0), *i1 = input(t, 1), *i2 = input(t, 2), *i3 = input(t, 3);
+                const float *w0 = tap(0), *w1 = tap(1), *w2 = tap(2), *w3 = tap(3);
+                for (long c = 0; c < channels; c += W) {
+                    long n = channels - c;
+                    vec sum = load(weights + c, n) + load(w0 + c, n) * load(i0 + c, n) + load(w1 + c, n) * load(i1 + c, n);
+                    sum += load(w2 + c, n) * load(i2 + c, n) + load(w3 + c, n) * load(i3 + c, n);
+                    store(out + c, silu(sum), n);
+                }
+                continue;
+            }
             memcpy(out, weights, channels * sizeof(float));
-            for (long k = 0; k <= before; k++) {
-                long at = token + t - start - before + k;  // in this piece
-                const float* in =
-                    (at < 0 ? remembered + (at + before) * shape.channels() : mamba.convolution_input(start + at)) + first;
-                const float* w = weights + (k + 1) * channels;
+            for (long k = 0; k < shape.taps; k++) {
+                const float *in = input(t, k), *w = tap(k);
                 for (long c = 0; c < channels; c++) out[c] += w[c] * in[c];
             }
-            for (long c = 0; c < channels; c++) out[c] = silu(out[c]);
+            for (long c = 0; c < channels; c += W) store(out + c, silu(load(out + c, channels - c)), channels - c);
         }
     }
 };
@@ -148,15 +161,16 @@ class Scan {
           B_conv{mamba, inner + group * state, state, nullptr},
           C_conv{mamba, inner + (mamba.shape.groups + group) * state, state, nullptr} {
         static thread_local Room room;
-        long filled = TOKENS * (3 * wide + 2 * deep) + 2 * wide + (brief ? 0 : deep * wide);
-        float* at = room.of(filled + 4 * TOKENS * heads + heads + Convolution::room(mamba.shape, channels + 2 * state));
+        const long most = end - begin < TOKENS ? end - begin : TOKENS;
+        long filled = most * (3 * wide + 2 * deep) + 2 * wide + (brief ? 0 : deep * wide);
+        float* at = room.of(filled + 4 * most * heads + heads + Convolution::room(mamba.shape, channels + 2 * state));
         memset(at, 0, filled * sizeof(float));  // what only fills up must not be NaN
         auto take = [&](long n) { return at += n, at - n; };
-        x = take(TOKENS * wide), entering = take(TOKENS * wide), out = take(TOKENS * wide);
-        B = take(TOKENS * deep), C = take(TOKENS * deep);
+        x = take(most * wide), entering = take(most * wide), out = take(most * wide);
+        B = take(most * deep), C = take(most * deep);
         enter = take(wide), leave = take(wide);
         states = take(brief ? 0 : deep * wide);
-        dt = take(TOKENS * heads), rate = take(TOKENS * heads), up = take(TOKENS * heads), down = take(TOKENS * heads);
+        dt = take(most * heads), rate = take(most * heads), up = take(most * heads), down = take(most * heads);
         A = take(heads);
         for (Convolution* conv : {&x_conv, &B_conv, &C_conv}) {
             conv->weights = take(Convolution::room(mamba.shape, conv->channels));
@@ -201,9 +215,11 @@ class Scan {
         const Shape& shape = mamba.shape;
         for (long t = 0; t < count; t++) {
             const float* raw = mamba.projected + (token + t) * shape.projected() + inner + shape.channels() + head;
-            for (long h = 0; h < heads; h++) {
-                dt[t * heads + h] = softplus(raw[h] + mamba.layer.dt_bias[head + h]);
-                rate[t * heads + h] = dt[t * heads + h] * A[h];
+            for (long h = 0; h < heads; h += W) {
+                const long n = heads - h;
+                vec size = softplus(load(raw + h, n) + load(mamba.layer.dt_bias + head + h, n));
+                store(dt + t * heads + h, size, n);
+                store(rate + t * heads + h, size * load(A + h, n), n);
             }
         }
         if (brief) {
@@ -250,9 +266,10 @@ class Scan {
             }
             if (!fits) break;
         }
-        for (long i = first * heads; i < last * heads; i++) {
-            down[i] = exponential(L[i]);
-            up[i] = dt[i] * exponential(-L[i]);
+        for (long i = first * heads, n; (n = last * heads - i) > 0; i += W) {
+            vec depth = load(L + i, n);
+            store(down + i, exponential(depth), n);
+            store(up + i, load(dt + i, n) * exponential(-depth), n);
         }
         for (long h = 0; h < heads; h++) {
             const float decay = exponential(rate[first * heads + h]);
