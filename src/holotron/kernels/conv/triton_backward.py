@@ -55,9 +55,8 @@ def _before_silu(
     if HAS_BIAS:
         z += tl.load(bias_ptr + channel, some, other=0.0).to(tl.float32)[None, :]
     for k in tl.static_range(TAPS):
-        back: tl.constexpr = TAPS - 1 - k
         weight = tl.load(weight_ptr + channel * TAPS + k, some, other=0.0).to(tl.float32)
-        z += _tile(x_ptr, token - back, position >= back, channel, some, stride_x) * weight[None, :]
+        z += _tile(x_ptr, token - (TAPS - 1 - k), position >= TAPS - 1 - k, channel, some, stride_x) * weight[None, :]
     dy = _tile(dy_ptr, token, token < tokens, channel, some, stride_dy)
     open = tl.sigmoid(z)
     dz = dy * open * (1.0 + z * (1.0 - open))
