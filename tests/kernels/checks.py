@@ -24,6 +24,7 @@ from torch import Tensor
 
 import holotron.kernels.attention.reference as attention_reference
 import holotron.kernels.attention.triton as attention_triton
+import holotron.kernels.attention.triton_tiles as tiles_triton
 import holotron.kernels.conv.reference as conv_reference
 import holotron.kernels.conv.triton as conv_triton
 import holotron.kernels.linear.reference as linear_reference
@@ -257,6 +258,25 @@ def check_attention(bench: Bench) -> Iterator[Result]:
             yield f"{label}: cache", error(cache.double(), wide_cache), 0.0
 
 
+def check_tiles(bench: Bench) -> Iterator[Result]:
+    """What the vision tower uses: heads of 80, of a power of two, and smaller than a matrix unit's tile."""
+    shapes = [(2, 74, 3, 80), (1, 128, 2, 32), (2, 37, 2, 12)]
+    if bench.device == "cuda":
+        shapes += [(3, 1040, 16, 80), (1, 260, 8, 32)]
+    for dtype in (FP32, bench.half):
+        for n, length, heads, dim in shapes:
+            qkv = bench.normal(n, length, 3 * heads * dim, dtype=dtype)
+            out = tiles_triton.attend_tiles(qkv, heads)
+            reference = attention_reference.attend_tiles(qkv.double(), heads)
+            yield (
+                f"attention in tiles of {length}, {heads} heads of {dim} {dtype}",
+                error(out, reference),
+                TOLERANCE[dtype],
+            )
+        x = bench.normal(11, bench.sizes.mlp, dtype=dtype, scale=3.0)
+        yield f"gelu {dtype}", error(linear_triton.gelu(x), linear_reference.gelu(x.double())), TOLERANCE[dtype]
+
+
 CHECKS: dict[str, Callable[[Bench], Iterator[Result]]] = {
     "norms": check_norms,
     "rotary": check_rotary,
@@ -266,6 +286,7 @@ CHECKS: dict[str, Callable[[Bench], Iterator[Result]]] = {
     "scan": check_scan,
     "replay": check_replay,
     "attention": check_attention,
+    "tiles": check_tiles,
     "gradients": gradients.check,
 }
 

@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from holotron.kernels.attention import attend_tiles
+from holotron.kernels.linear import gelu, relu2
 from holotron.kernels.norm import add_layer_norm
 from holotron.model.config import ProjectorConfig, VisionConfig
 from holotron.model.layers import RMSNorm
@@ -73,8 +75,7 @@ class VisionAttention(nn.Module):
         self.proj = nn.Linear(config.hidden, config.hidden)
 
     def forward(self, x_nLV: Tensor) -> Tensor:
-        q, k, v = self.qkv(x_nLV).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        return self.proj(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+        return self.proj(attend_tiles(self.qkv(x_nLV), self.heads))
 
 
 class VisionMLP(nn.Module):
@@ -84,7 +85,7 @@ class VisionMLP(nn.Module):
         self.fc2 = nn.Linear(config.mlp, config.hidden)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.fc2(F.gelu(self.fc1(x)))
+        return self.fc2(gelu(self.fc1(x)))
 
 
 class LayerNorm(nn.LayerNorm):
@@ -149,7 +150,9 @@ def pixel_shuffle(x_nLV: Tensor, rows: int, columns: int, factor: int) -> Tensor
 
 class SquaredReLU(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
-        return F.relu(x).square()
+        squared = relu2(x)
+        assert isinstance(squared, Tensor)
+        return squared
 
 
 def projector(vision: VisionConfig, config: ProjectorConfig, hidden: int) -> nn.Sequential:

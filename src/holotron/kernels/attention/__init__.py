@@ -1,4 +1,4 @@
-"""Grouped-query attention over packed sequences with paged keys and values."""
+"""Grouped-query attention over packed sequences with paged keys and values, and the vision tower's inside a tile."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from holotron.kernels.attention import packed, reference
 from holotron.kernels.dispatch import train_with_triton, use_triton
 from holotron.kernels.layout import Layout
 
-__all__ = ["attend"]
+__all__ = ["attend", "attend_tiles"]
 
 
 def attend(
@@ -28,3 +28,13 @@ def attend(
     if cache is None and train_with_triton(q_THD, k_TKD, v_TKD) and packed.supported(q_THD):
         return packed.attend(q_THD, k_TKD, v_TKD, layout, scale)
     return reference.attend(q_THD, k_TKD, v_TKD, cache, layout, scale)
+
+
+def attend_tiles(qkv_nLC: Tensor, heads: int) -> Tensor:
+    """Every token of a tile sees the whole tile: queries, keys and values beside each other, [n, L, 3 * heads * D], to
+    [n, L, heads * D]."""
+    if use_triton(qkv_nLC):
+        from holotron.kernels.attention import triton_tiles
+
+        return triton_tiles.attend_tiles(qkv_nLC, heads)
+    return reference.attend_tiles(qkv_nLC, heads)

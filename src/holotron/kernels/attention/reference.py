@@ -39,6 +39,11 @@ def attend(
     return torch.cat(outputs)
 
 
+def attend_tiles(qkv_nLC: Tensor, heads: int) -> Tensor:
+    q, k, v = qkv_nLC.unflatten(-1, (3, heads, -1)).permute(2, 0, 3, 1, 4)
+    return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+
+
 def _stateless(q_THD: Tensor, k_TKD: Tensor, v_TKD: Tensor, layout: Layout, scale: float) -> Tensor:
     """Whole sequences, as in training. Those of similar length are one call, filled up at their ends, where no real
     token looks."""

@@ -1,4 +1,4 @@
-"""Matrix products with 16-bit or 8-bit weights, and the squared ReLU between two of them."""
+"""Matrix products with 16-bit or 8-bit weights, and the squared ReLU or GELU between two of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from holotron.kernels.dispatch import has_fp8, train_with_triton, use_triton
 from holotron.kernels.linear import reference
 from holotron.kernels.linear.reference import Quantized
 
-__all__ = ["Quantized", "linear", "quantize", "relu2", "supports_fp8"]
+__all__ = ["Quantized", "gelu", "linear", "quantize", "relu2", "supports_fp8"]
 
 
 def supports_fp8(device: torch.device | str) -> bool:
@@ -50,3 +50,12 @@ def relu2(x_TI: Tensor, quantized: bool = False) -> Tensor | Quantized:
 
         return triton.ReLU2.apply(x_TI)
     return reference.relu2(x_TI, quantized)
+
+
+def gelu(x: Tensor) -> Tensor:
+    """x Phi(x), with the normal distribution itself, not its approximation by a tanh."""
+    if use_triton(x):
+        from holotron.kernels.linear import triton
+
+        return triton.gelu(x)
+    return reference.gelu(x)

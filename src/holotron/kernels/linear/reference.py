@@ -54,3 +54,7 @@ def relu2(x_TI: Tensor, quantized: bool = False) -> Tensor | Quantized:
     if quantized:
         return quantize(F.relu(x_TI.float()).square())
     return F.relu(x_TI).square()
+
+
+def gelu(x: Tensor) -> Tensor:
+    return F.gelu(x)
