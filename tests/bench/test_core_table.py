@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import json
 import sys
@@ -14,6 +15,7 @@ import pytest
 from holotron.bench import agreement, iterations
 from holotron.model.loading import load_model
 
+STRETCHES = ("0-2", "2-4", "4-8")
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 
 
@@ -59,15 +61,32 @@ def test_rows_are_measured_once_and_failures_told(
 def test_the_grid_goes_on_and_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     grid = script("grid")
     out, picture = tmp_path / "grid.json", tmp_path / "curve.png"
-    words = ["--model", "tiny", "--against", "tiny-transformer", "--counts", "1,2", "--curve-steps", "1", "--small"]
-    words += ["--only", "curve", "--token-budget", "64", "--out", str(out)]
+    words = ["--model", "tiny", "--against", "tiny-transformer", "--counts", "1,2", "--sessions", "2", "--small"]
+    words += ["--steps", "2,4,8", "--token-budget", "64", "--out", str(out)]
     run(grid, monkeypatch, [*words, "--minutes", "0"])
-    assert not out.exists()  # no time, no cell
-    run(grid, monkeypatch, [*words, "--plot", str(picture)])
-    cells = json.loads(out.read_text())
-    assert set(cells) == {f"curve/{model}/{n}x1" for model in ("tiny", "tiny-transformer") for n in (1, 2)}
-    assert all(cell["agent_steps_per_second"] > 0 for cell in cells.values())
+    assert not out.exists()  # no time, no stretch
+    run(grid, monkeypatch, [*words, "--only", "curve", "--plot", str(picture)])
+    found = json.loads(out.read_text())
+    assert set(found) == {f"{model}/{n}/0-2" for model in ("tiny", "tiny-transformer") for n in (1, 2)}
     assert picture.stat().st_size > 1000
+    run(grid, monkeypatch, [*words, "--each", "1"])  # the curve's are there already
+    more = json.loads(out.read_text())
+    assert {key: more[key] for key in found} == found
+    assert set(more) - set(found) == {"tiny/2/2-4", "tiny/2/4-8"}
+    assert all(one["session_bytes"] == one["planned_session_bytes"] for one in more.values())
+    measured = [(more[f"tiny/2/{steps}"]["workload"]["begun"], more[f"tiny/2/{steps}"]["steps"]) for steps in STRETCHES]
+    assert measured == [(0, 4), (2, 2), (5, 2)]
+
+
+def test_growth_is_put_together_from_stretches() -> None:
+    grid = script("grid")
+    done = {"m/10/0-6": 10.0, "m/10/6-12": 5.0, "m/10/12-24": 2.5, "m/20/0-6": 8.0}
+    rows = {key: {"agent_steps_per_second": rate} for key, rate in done.items()}
+    args = argparse.Namespace(model="m", sessions="10,20", steps="6,12,24")
+    _, _, ten, twenty = grid.growth(rows, args).splitlines()
+    # 6 x 0.1 s, 6 x 0.2 s, 12 x 0.4 s; a step costs 0.2 s around step 9 and 0.4 s around 18, so 0.6 s around 27.
+    assert ten.startswith(f"| 10 | 10 | {12 / 1.8:.3g} | {24 / 6.6:.3g} | {3600 / (6.6 + 6 * 0.6):,.0f} (")
+    assert twenty == "| 20 | 8 | - | - |  |"
 
 
 @pytest.mark.parametrize("overlap", [False, True])
