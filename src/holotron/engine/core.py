@@ -1,7 +1,8 @@
 """The engine without threads: requests, and `step()` that advances all of them.
 
 Everything here runs on one thread (that of `engine.Engine`, or a test's own) and never waits. Read `step` first: it is
-the whole loop. `sessions` keeps the books, `scheduler` decides, `runner` computes, `sampler` chooses.
+the whole loop. `sessions` keeps the books, `scheduler` decides, `runner` computes, `sampler` chooses, `replies` takes
+what was chosen.
 """
 
 from __future__ import annotations
@@ -24,13 +25,12 @@ from holotron.engine.api import (
     SamplingParams,
     SessionBusy,
     StepReport,
-    TokenEvent,
     UnknownSession,
 )
 from holotron.engine.flight import Flight
-from holotron.engine.grammar import Matcher
 from holotron.engine.integrity import check_integrity
 from holotron.engine.log import TileStore
+from holotron.engine.replies import Replies
 from holotron.engine.runner import Runner
 from holotron.engine.sampler import Choice, draw, never_sampled
 from holotron.engine.scheduler import Plan, Scheduler
@@ -43,7 +43,6 @@ from holotron.engine.weights import load_weights
 from holotron.errors import CapacityError, HolotronError, InputError
 from holotron.model.model import Holotron
 
-TopLogprobs = tuple[tuple[int, float], ...]
 log = logging.getLogger(__name__)
 
 
@@ -53,7 +52,6 @@ class Core:
     ) -> None:
         self.model = model
         self.config = config
-        self.eos = frozenset(model.config.tokens.eos)
         self._never = never_sampled(model)
         self._on_step = on_step or (lambda report: None)
         self._totals = EngineStats()
@@ -71,6 +69,7 @@ class Core:
         self.sessions = Sessions(config, self.pools, self.context_limit)
         self.tiles = TileStore()
         self.vision = VisionCache(model, config.vision_cache_bytes, config.vision_batch)
+        self.replies = Replies(model.config.tokens.eos, self.context_limit, self._totals, self.finish)
         self.runner = Runner(model, self.pools, self.vision, config, self.context_limit)
         mamba = model.config.decoder.mamba
         self.scheduler = Scheduler(
@@ -224,60 +223,10 @@ class Core:
             sequence.promised -= 1
             if not sequence.promised:
                 sequence.source = -1
-            self._accept(request, token, logprob, top, version)
+            self.replies.accept(request, token, logprob, top, version)
             if fresh := request.fresh:
                 request.fresh = []
                 request.deliver(fresh, None)
-
-    def _accept(self, request: Request, token: int, logprob: float, top: TopLogprobs, version: int) -> None:
-        """A token was chosen; with a grammar, more may follow from it without a choice."""
-        if logprob != logprob:  # not a number
-            request.sequence.break_promise()
-            request.sequence.memory.release()  # whatever it remembers is not a number either
-            self.finish(request, "error", error=HolotronError("the network computed NaN for this session"))
-            return
-        if request.first_token_at is None:
-            request.first_token_at = time.monotonic()
-        self._append(request, token, logprob, top, version)
-        if request.matcher is None or request.done:
-            return
-        try:
-            request.matcher.accept(token)
-            self._follow(request, request.matcher, version)
-        except InputError as error:
-            self.finish(request, "error", error=error)
-
-    def _follow(self, request: Request, matcher: Matcher, version: int) -> None:
-        """Append what the grammar forces, and end where it ends."""
-        forced = matcher.forced()
-        if matcher.finished and not request.params.ignore_eos:
-            forced = [*forced, self.model.config.tokens.eos[0]]
-        for token in forced:
-            if not request.done:
-                self._append(request, token, 0.0, (), version, forced=True)
-        if matcher.finished and not request.done:
-            self.finish(request, "stop")
-
-    def _append(
-        self, request: Request, token: int, logprob: float, top: TopLogprobs, version: int, *, forced: bool = False
-    ) -> None:
-        """One more token for the log and for the reader; perhaps the last."""
-        params, ids, events = request.params, request.sequence.log.ids, request.events
-        ids.append(token)
-        self._totals.generated_tokens += 1
-        self._totals.forced_tokens += forced
-        ends = token in params.stop_token_ids or (token in self.eos and not params.ignore_eos)
-        text, stop = (request.text.finish(), None) if ends else request.text.push(token)
-        last = len(events) + 1 >= params.max_tokens or len(ids) >= self.context_limit
-        if last and not ends and stop is None:
-            text += request.text.finish()
-        event = TokenEvent(token, text, logprob, version, forced, top)
-        events.append(event)
-        request.fresh.append(event)
-        if ends or stop is not None:
-            self.finish(request, "stop", stop if stop is not None else token)
-        elif last:
-            self.finish(request, "length")
 
     def _give_up(self, requests: list[Request], error: Exception) -> None:
         """Something broke in the middle. What these sequences remember is in doubt, so it is dropped; their logs are
@@ -318,7 +267,7 @@ class Core:
         self.scheduler.add(request)
         if request.matcher is not None:
             try:
-                self._follow(request, request.matcher, self.version)
+                self.replies.follow(request, request.matcher, self.version)
             except InputError as error:
                 self.finish(request, "error", error=error)
 

@@ -1,0 +1,82 @@
+"""A token was chosen: what becomes of it. It joins the log and the text, may end the reply, and a grammar may force
+others to follow it."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+from holotron.engine.api import EngineStats, FinishReason, TokenEvent
+from holotron.engine.grammar import Matcher
+from holotron.engine.sequence import Request
+from holotron.errors import HolotronError, InputError
+
+TopLogprobs = tuple[tuple[int, float], ...]
+
+
+class Finish(Protocol):
+    def __call__(
+        self,
+        request: Request,
+        reason: FinishReason,
+        stop: str | int | None = None,
+        error: HolotronError | None = None,
+    ) -> None: ...
+
+
+class Replies:
+    def __init__(self, eos: tuple[int, ...], context_limit: int, totals: EngineStats, finish: Finish) -> None:
+        self._eos = eos
+        self._context_limit = context_limit
+        self._totals = totals
+        self._finish = finish
+
+    def accept(self, request: Request, token: int, logprob: float, top: TopLogprobs, version: int) -> None:
+        """A token was chosen; with a grammar, more may follow from it without a choice."""
+        if logprob != logprob:  # not a number
+            request.sequence.break_promise()
+            request.sequence.memory.release()  # whatever it remembers is not a number either
+            self._finish(request, "error", error=HolotronError("the network computed NaN for this session"))
+            return
+        if request.first_token_at is None:
+            request.first_token_at = time.monotonic()
+        self._append(request, token, logprob, top, version)
+        if request.matcher is None or request.done:
+            return
+        try:
+            request.matcher.accept(token)
+            self.follow(request, request.matcher, version)
+        except InputError as error:
+            self._finish(request, "error", error=error)
+
+    def follow(self, request: Request, matcher: Matcher, version: int) -> None:
+        """Append what the grammar forces, and end where it ends."""
+        forced = matcher.forced()
+        if matcher.finished and not request.params.ignore_eos:
+            forced = [*forced, self._eos[0]]
+        for token in forced:
+            if not request.done:
+                self._append(request, token, 0.0, (), version, forced=True)
+        if matcher.finished and not request.done:
+            self._finish(request, "stop")
+
+    def _append(
+        self, request: Request, token: int, logprob: float, top: TopLogprobs, version: int, *, forced: bool = False
+    ) -> None:
+        """One more token for the log and for the reader; perhaps the last."""
+        params, ids, events = request.params, request.sequence.log.ids, request.events
+        ids.append(token)
+        self._totals.generated_tokens += 1
+        self._totals.forced_tokens += forced
+        ends = token in params.stop_token_ids or (token in self._eos and not params.ignore_eos)
+        text, stop = (request.text.finish(), None) if ends else request.text.push(token)
+        last = len(events) + 1 >= params.max_tokens or len(ids) >= self._context_limit
+        if last and not ends and stop is None:
+            text += request.text.finish()
+        event = TokenEvent(token, text, logprob, version, forced, top)
+        events.append(event)
+        request.fresh.append(event)
+        if ends or stop is not None:
+            self._finish(request, "stop", stop if stop is not None else token)
+        elif last:
+            self._finish(request, "length")
