@@ -139,3 +139,8 @@ def test_streams_are_read_once():
     source = Batches(stream, BatchPart(tokens=300), config=CONFIG, device=CPU, seed=0)
     list(islice((source.step(step) for step in range(5)), 5))
     assert asked == [0]
+
+
+def test_a_run_whose_samples_are_all_too_long_says_so():
+    with pytest.raises(InputError, match="in a row have more than"):
+        batches(BatchPart(tokens=4, sequences=1, too_long="skip")).step(0)

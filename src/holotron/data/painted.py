@@ -65,6 +65,11 @@ class PaintedEnvironment:
         assert self._task is not None, "reset it first"
         return self._task
 
+    @property
+    def target(self) -> Box:
+        """What to click next; for teachers and judges."""
+        return self._screen.targets[min(self._clicked, len(self._screen.targets) - 1)]
+
     async def reset(self, task: Task) -> Observation:
         check_name(task.name)
         rng = random.Random(f"holotron painted {task.name} {task.seed}")

@@ -26,6 +26,8 @@ from holotron.model.config import ModelConfig
 from holotron.training.recipe import BatchPart
 from holotron.training.samples import Sample, TokenSequence
 
+_PATIENCE = 100  # samples that no batch can hold, one after the other, before a run gives up
+
 Stream = Callable[[int], Iterator[Sample]]  # the samples of this rank, from a given number on
 
 
@@ -112,6 +114,7 @@ class Batches:
         self._seed = (seed, rank)
         self.position = 0
         self.skipped = 0
+        self._refused = 0  # in a row
         self._samples: Iterator[Sample] | None = None
         self._waiting: Sample | None = None  # read from the stream, but too large for the last batch
         self._buffer: list[Sample] = []  # oldest first
@@ -151,6 +154,7 @@ class Batches:
             chosen.append(sequences)
             tokens += size
             self.position += 1
+            self._refused = 0
         return self._pack(taken, chosen)
 
     def _refuse(self, size: int) -> None:
@@ -161,6 +165,12 @@ class Batches:
             )
         self.skipped += 1
         self.position += 1
+        self._refused += 1
+        if self._refused >= _PATIENCE:
+            raise InputError(
+                f"{_PATIENCE:,} samples in a row have more than batch.tokens ({self._recipe.tokens:,}); raise it, or "
+                "lower batch.sequences"
+            )
 
     def _next(self) -> Sample:
         if self._samples is None:
