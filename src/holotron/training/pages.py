@@ -8,7 +8,7 @@ after the answer to the first: a picture is a hundred tokens, a question with it
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from holotron.agent.history import Shown, Turn, View
 from holotron.agent.images import Image
 from holotron.data.drawn import Painter
 from holotron.data.fonts import font_files
-from holotron.data.labels import Page
+from holotron.data.labels import Page, Text
 from holotron.data.labels import Sample as Question
 from holotron.data.pages.make import Size
 from holotron.data.samples import make_samples
@@ -74,6 +74,10 @@ class PageSamples:
             if first.kind in ("click", "find") and first.box is not None:
                 target = Target(first.box, self._dialect.name, screen.image, screen.viewport)
             yield replace(sequence, target=target)
+        for _ in range(self._data.census):
+            if (all_there := census(page.text, chance, self._point(screen))) is not None:
+                messages = self.first_turn(all_there, screen, TiledImage(tiles, screen.image))
+                yield conversation(self._processor, messages)[0]
 
     def first_turn(self, question: Question, screen: Screen, image: TiledImage) -> list[dict[str, Any]]:
         """What the dialect shows a policy that is given this question as its task, and the reply to it."""
@@ -101,13 +105,41 @@ class PageSamples:
         ]
 
     def _worded(self, question: Question, screen: Screen) -> str:
+        return question.worded(self._point(screen))
+
+    def _point(self, screen: Screen) -> Callable[[float, float], str]:
+        """How the dialect writes a place."""
         frame = self._dialect.frame
 
-        def point(x: float, y: float) -> str:
+        def write(x: float, y: float) -> str:
             column, row = point_to_model(frame, screen, x, y)
             return f"{column:03.0f} {row:03.0f}" if frame is Frame.CELLS else f"({column:g}, {row:g})"
 
-        return question.worded(point)
+        return write
+
+
+_CENSUS = 120  # characters of an answer, about
+
+
+def census(text: Text, chance: random.Random, point: Callable[[float, float], str]) -> Question | None:
+    """What is written where, line after line from some place down. One question that takes a dozen answers: it teaches
+    to find and to read many times faster than questions about one thing."""
+    lines = sorted(text, key=lambda line: (round((line.box[1] + line.box[3]) / 8), line.box[0]))
+    if not lines:
+        return None
+    start = chance.randrange(len(lines))
+    places_first, entries, size = chance.random() < 0.5, [], 0
+    for line in lines[start:]:
+        place = point((line.box[0] + line.box[2]) / 2, (line.box[1] + line.box[3]) / 2)
+        entry = f"{place} {line.text}" if places_first else f"{line.text} {place}"
+        if entries and size + len(entry) > _CENSUS:
+            break
+        entries.append(entry)
+        size += len(entry)
+    first = lines[start].box
+    begin = ((first[0] + first[2]) / 2, (first[1] + first[3]) / 2)
+    asked = "What is written where, from {point} on?" if places_first else "Where is what written, from {point} on?"
+    return Question("read", "census", asked, answer="; ".join(entries), point=begin)
 
 
 class DrawnPages:

@@ -31,6 +31,7 @@ class ModelPart(Part):
     template: Literal["", "chatml", "turns", "nemotron-vl"] = ""  # of a preset's chat; "" is the preset's own
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"  # of the forward pass; auto: bf16 on a GPU, fp32 on a CPU
     learn: tuple[Literal["vision_model", "mlp1", "language_model"], ...] = ("vision_model", "mlp1", "language_model")
+    balance: bool = False  # scale rows of pictures and of text to size one before the first step, see `balance`
     checkpoint_layers: bool = False  # recompute the decoder's activations in the backward pass instead of keeping them
 
 
@@ -66,6 +67,7 @@ class DrawnData(Part):
     held_out: bool = False  # use the fonts that are kept for evaluation, and no others
     questions: Annotated[int, Field(ge=0)] = 0  # per page; 0 leaves the page to the reading loss
     turns: PositiveInt = 1  # questions in one conversation, asked one after the other about the same picture
+    census: Annotated[int, Field(ge=0)] = 0  # further conversations per page, each about all that is written where
     kinds: tuple[Literal["click", "absent", "find", "read"], ...] = ()  # of questions; () is all
     dialect: str = "compact"
 
@@ -78,6 +80,7 @@ class PageData(Part):
     weight: PositiveFloat = 1.0
     questions: PositiveInt = 8
     turns: PositiveInt = 1
+    census: Annotated[int, Field(ge=0)] = 0
     kinds: tuple[Literal["click", "absent", "find", "read"], ...] = ()
     dialect: str = "compact"
 

@@ -19,6 +19,7 @@ from torch import Tensor
 from holotron.errors import ConfigError
 from holotron.training import lora
 from holotron.training.augment import augment
+from holotron.training.balance import balance
 from holotron.training.batches import Batch, Batches
 from holotron.training.checkpoint import Checkpoints, Progress
 from holotron.training.curves import Curves
@@ -106,6 +107,8 @@ class Trainer:
             pixels = None
             if len(batch.tiles_n3HW):
                 pixels = self.learner.pixels(augment(batch.tiles_n3HW, self.recipe.augment, light))
+                if self.recipe.model.balance and progress.step == 0 and batch is batches[0]:
+                    balance(self.learner, self.optimiser, pixels, where)
             means = self.learner(batch, pixels) / counts
             # Shards average gradients over the ranks; the counts are of all ranks, so it is the sum that is wanted.
             ((weights * means).sum() * where.count).backward()
