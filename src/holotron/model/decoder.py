@@ -74,7 +74,7 @@ class Decoder(nn.Module):
             self._slot.append((letter, count.get(letter, -1)))
             if letter in count:
                 count[letter] += 1
-        self._native = NativeDecoder(self)
+        self._native = NativeDecoder()
 
     @property
     def dtype(self) -> torch.dtype:
@@ -106,7 +106,7 @@ class Decoder(nn.Module):
 
     def forward(self, x_TD: Tensor, layout: Layout, cache: Cache | None = None) -> Tensor:
         """Embeddings of T packed tokens to their final hidden vectors (normed, ready for `logits`)."""
-        if cache is not None and (computed := self._native.forward(x_TD, layout, cache)) is not None:
+        if cache is not None and (computed := self._native.forward(self, x_TD, layout, cache)) is not None:
             return computed
         stream_TD: Tensor | None = None
         replay = cache.replay if cache is not None else None

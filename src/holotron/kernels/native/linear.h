@@ -113,19 +113,20 @@ template <Then then>
 static void linear_many(Team team, const float* x, long stride, long rows, long inputs, const float* weight,
                         long outputs, float* y, long apart) {
     static thread_local Room room;
-    constexpr long TOGETHER = 4;  // panels in the buffer
     long panels = rounded(outputs, PAIR) / PAIR;
     long across = panels < team.count ? panels : team.count, down = team.count / across;
     Team sideways{team.me % (int)across, (int)across, nullptr}, downwards{team.me / (int)across, (int)down, nullptr};
     if (downwards.me >= down) return;
     long blocks = rounded(rows, BLOCK) / BLOCK;
     long first = downwards.from(blocks) * BLOCK, last = downwards.to(blocks) * BLOCK;
-    long step = (1 << 16) / inputs / BLOCK * BLOCK;  // so many rows of x fit the second cache beside the panels
+    // So many panels, and so many rows of x beside them, fit the second cache.
+    long together = (1 << 17) / (inputs * PAIR), step = (1 << 16) / inputs / BLOCK * BLOCK;
+    if (together < 1) together = 1;
     if (step < BLOCK) step = BLOCK;
-    float* buffer = room.of(TOGETHER * inputs * PAIR);
+    float* buffer = room.of(together * inputs * PAIR);
     alignas(64) float out[BLOCK * PAIR];
-    for (long p = sideways.from(panels); p < sideways.to(panels); p += TOGETHER) {
-        long until = p + TOGETHER < sideways.to(panels) ? p + TOGETHER : sideways.to(panels);
+    for (long p = sideways.from(panels); p < sideways.to(panels); p += together) {
+        long until = p + together < sideways.to(panels) ? p + together : sideways.to(panels);
         for (long q = p; q < until; q++) {
             long count = outputs - q * PAIR < PAIR ? outputs - q * PAIR : PAIR;
             transpose(weight + q * PAIR * inputs, inputs, count, inputs, buffer + (q - p) * inputs * PAIR);
