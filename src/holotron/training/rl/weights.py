@@ -109,12 +109,11 @@ def _log_before_last_reply(play: Play, rollout: Rollout, image_token: int) -> Pr
     return Prompt(ids.tolist(), tuple(images))
 
 
-@torch.no_grad()
 def disagreement(
     learner: Learner, turns: Sequence[Turn], rollout: Rollout, drawing: Drawing, compile: Compile | None = None
 ) -> float:
     """Mean of exp(|engine's logprob - trainer's logprob|) over the tokens of a session that the present weights
-    sampled."""
+    sampled. Computed as in an update, gradients and all: kernels that have one may differ from those that serve."""
     play, tiles = play_of(turns, compile=compile)
     seen = Rollout(rollout.task, False, rollout.outcome, (play,), tiles)
     item: Weighted = (seen, play, 0.0)
@@ -125,7 +124,7 @@ def disagreement(
         now, _ = chosen(logits, made.batch.targets_l, drawing, made.forbidden(logits.shape[-1]))
     finally:
         learner.train()
-    return float((now - made.logprobs_l).abs().exp().mean())
+    return float((now.detach() - made.logprobs_l).abs().exp().mean())
 
 
 def see(learner: Learner, tiles_n3HW: Tensor) -> Tensor | None:
