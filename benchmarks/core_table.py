@@ -50,6 +50,9 @@ def agent(**options: Any) -> Callable[[Loaded, argparse.Namespace], dict[str, An
     def run(loaded: Loaded, args: argparse.Namespace) -> dict[str, Any]:
         known = {key: options[key] for key in ("history", "picture", "unchanged", "deltas", "begun") if key in options}
         steps = min(args.steps, options.get("steps", args.steps))
+        if args.each is not None and args.each < steps and "picture" not in known:
+            known["begun"] = known.get("begun", 0) + (steps - args.each) // 2
+            steps = args.each
         workload = Workload(sessions=args.sessions, steps=steps, **known)
         if args.model == "tiny":  # to see that it runs
             known.pop("picture", None)
@@ -146,6 +149,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/core.json"))
     parser.add_argument("--sessions", type=int, default=100)
     parser.add_argument("--steps", type=int, default=6, help="of agent rows (%(default)s)")
+    parser.add_argument("--each", type=int, metavar="N", help="measure N of these, in the middle, from a made-up past")
     parser.add_argument("--context", type=int, default=16_384, help="of decode rows (%(default)s)")
     parser.add_argument("--tokens", type=int, default=64, help="decoded per session (%(default)s)")
     parser.add_argument("--token-budget", type=int, default=2048)
