@@ -22,7 +22,7 @@ def test_every_stage_takes_steps(tmp_path: Path):
     out = tmp_path / "rows.jsonl"
     small = ["engine.kv_tokens=65536", "update.groups=2", "rollouts.sessions=8", "rollouts.group=4"]
     where = ["--device", "cpu", "--view", "64x64@1", "--screen", "64x64@1", "--tokens", "2048", "--out", str(out)]
-    module.main(["--model", "tiny", "--dialect", "compact", *where, *small])
+    module.main(["--model", "tiny", *where, *small])
     first, second, rl = (json.loads(line) for line in out.read_text().splitlines())
     for row in (first, second):
         assert row["last_loss"] < row["first_loss"] + 0.2 and 500 < row["tokens_per_pass"] <= 2048
