@@ -84,6 +84,7 @@ def test_wheel_installs_and_imports_in_an_empty_environment(tmp_path: Path) -> N
 
     site = next(Path(p) for p in sys.path if p.endswith("site-packages"))
     own = next((tmp_path / "venv" / "lib").glob("python*/site-packages"))
+    assert (own / "holotron" / "kernels" / "native" / "decoder.cpp").exists()  # compiled where it runs
     (own / "dependencies.pth").write_text(f"{site}\n")
     code = (
         "import holotron, torch; m, p = holotron.load_model('tiny', device='cpu');"

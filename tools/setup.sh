@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Prepare a fresh machine: virtual environment, packages, and (on Debian/Ubuntu, as root) a browser with fonts.
+# Prepare a fresh machine: virtual environment, packages, and (on Debian/Ubuntu, as root) a browser with fonts and a C++
+# compiler.
 # Safe to run again; does only what is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -25,6 +26,7 @@ have_browser() {
 apt_packages=()
 "$PYTHON" -c 'import venv, ensurepip' 2>/dev/null || apt_packages+=(python3-venv)
 have_browser || apt_packages+=(chromium-headless-shell)
+command -v "${CXX:-g++}" >/dev/null || apt_packages+=(g++) # for the native CPU kernels; without it the ones in torch run
 if command -v dpkg >/dev/null; then
   for font in fonts-dejavu-core fonts-liberation fonts-noto-color-emoji; do
     dpkg -s "$font" >/dev/null 2>&1 || apt_packages+=("$font")
@@ -34,7 +36,7 @@ if [ ${#apt_packages[@]} -gt 0 ] && command -v apt-get >/dev/null; then
   say "Installing Debian packages: ${apt_packages[*]}"
   { as_root apt-get update -qq && as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
       --no-install-recommends "${apt_packages[@]}" >/dev/null; } ||
-    say "Could not install them (need root). Browser commands will say what is missing."
+    say "Could not install them (need root). Browser commands will say what is missing; without g++ a CPU is slower."
 fi
 
 if [ ! -x "$VENV/bin/python" ]; then

@@ -14,7 +14,9 @@ from torch import Tensor
 from holotron.kernels.dispatch import next_power_of_two, roomy, two_powers
 from holotron.kernels.triton_math import LOG2E
 
-TILE = 64  # queries per program: several programs share a multiprocessor, so one multiplies while others take exponents
+TILE = (
+    128  # queries per program; two programs share a multiprocessor, so one multiplies while the other takes exponents
+)
 BLOCK = 64  # keys per step
 
 
@@ -127,6 +129,6 @@ def attend_tiles(qkv_nLC: Tensor, heads: int) -> Tensor:
             block,
             max(16, next_power_of_two(tail)) if tail else 0,
             1 if wide else 3 if roomy(qkv_nLC.device) else 2,
-            num_warps=4,
+            num_warps=8,
         )
     return out

@@ -10,7 +10,7 @@ from holotron.kernels.dispatch import has_fp8, train_with_triton, use_triton
 from holotron.kernels.linear import reference
 from holotron.kernels.linear.reference import Quantized
 
-__all__ = ["Quantized", "gelu", "linear", "quantize", "relu2", "supports_fp8"]
+__all__ = ["Quantized", "linear", "linear_gelu", "quantize", "relu2", "supports_fp8"]
 
 
 def supports_fp8(device: torch.device | str) -> bool:
@@ -52,10 +52,10 @@ def relu2(x_TI: Tensor, quantized: bool = False) -> Tensor | Quantized:
     return reference.relu2(x_TI, quantized)
 
 
-def gelu(x: Tensor) -> Tensor:
-    """x Phi(x), with the normal distribution itself, not its approximation by a tanh."""
-    if use_triton(x):
+def linear_gelu(x: Tensor, weight_OI: Tensor, bias_O: Tensor) -> Tensor:
+    """gelu(x W^T + b)."""
+    if x.element_size() == 2 and use_triton(x, weight_OI, bias_O):
         from holotron.kernels.linear import triton
 
-        return triton.gelu(x)
-    return reference.gelu(x)
+        return triton.linear_gelu(x, weight_OI, bias_O)
+    return reference.linear_gelu(x, weight_OI, bias_O)

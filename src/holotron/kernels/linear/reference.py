@@ -56,5 +56,5 @@ def relu2(x_TI: Tensor, quantized: bool = False) -> Tensor | Quantized:
     return F.relu(x_TI).square()
 
 
-def gelu(x: Tensor) -> Tensor:
-    return F.gelu(x)
+def linear_gelu(x: Tensor, weight_OI: Tensor, bias_O: Tensor) -> Tensor:
+    return F.gelu(F.linear(x, weight_OI, bias_O))

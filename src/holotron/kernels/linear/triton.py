@@ -1,4 +1,4 @@
-"""What surrounds a matrix product: squared ReLU, GELU and row-wise quantisation in Triton, one pass over memory each.
+"""What surrounds a matrix product: squared ReLU and row-wise quantisation in Triton, one pass over memory each.
 
 The products themselves are the vendor library's (`torch._scaled_mm` for 8 bits), which is hard to beat on large shapes.
 """
@@ -13,7 +13,6 @@ from torch import Tensor
 
 from holotron.kernels.dispatch import two_powers
 from holotron.kernels.linear.reference import FP8, FP8_MAX, SMALLEST, Quantized
-from holotron.kernels.triton_math import LOG2E
 
 _MAX: tl.constexpr = tl.constexpr(FP8_MAX)
 _SMALLEST: tl.constexpr = tl.constexpr(SMALLEST)
@@ -78,20 +77,6 @@ def _relu2_backward(x_ptr, dy_ptr, dx_ptr, count, BLOCK: tl.constexpr):
     tl.store(dx_ptr + at, (2.0 * x * dy).to(dx_ptr.dtype.element_ty), at < count)
 
 
-@triton.jit
-def _gelu(x_ptr, out_ptr, count, BLOCK: tl.constexpr):
-    """x Phi(x) = max(x, 0) - |x| (1 - Phi(|x|)), the last by Abramowitz and Stegun's 7.1.26 (error below 8e-8): half
-    the instructions of the library's error function, so that it is memory that takes the time."""
-    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + at, at < count, other=0.0).to(tl.float32)
-    size = tl.abs(x)
-    root = tl.rsqrt(1.0 + 0.23164188 * size)  # 0.3275911 / sqrt(2)
-    t = root * root
-    series = t * (0.127414796 + t * (-0.142248368 + t * (0.710706870 + t * (-0.726576014 + t * 0.530702714))))
-    y = tl.maximum(x, 0.0) - size * series * tl.exp2(x * x * (-0.5 * LOG2E))
-    tl.store(out_ptr + at, y.to(out_ptr.dtype.element_ty), at < count)
-
-
 def _quantize_rows(x_TI: Tensor, relu2: bool) -> Quantized:
     rows, width = x_TI.shape
     out = torch.empty(x_TI.shape, dtype=FP8, device=x_TI.device)
@@ -149,9 +134,8 @@ class ReLU2(torch.autograd.Function):
         return dx
 
 
-def gelu(x: Tensor) -> Tensor:
-    x = x.contiguous()
-    out = torch.empty_like(x)
-    if out.numel():
-        _gelu[(triton.cdiv(out.numel(), 4096),)](x, out, out.numel(), 4096, num_warps=8)
-    return out
+def linear_gelu(x: Tensor, weight_OI: Tensor, bias_O: Tensor) -> Tensor:
+    """The library's product ends with the activation by tanh, on sums that are not rounded yet. That is nearer to the
+    exact function of exact sums than the exact function of rounded ones, and saves a pass over the widest tensor."""
+    out = torch._addmm_activation(bias_O, x.reshape(-1, x.shape[-1]), weight_OI.t(), use_gelu=True)
+    return out.view(*x.shape[:-1], -1)

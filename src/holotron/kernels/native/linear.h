@@ -119,8 +119,8 @@ static void linear_many(Team team, const float* x, long stride, long rows, long 
     if (downwards.me >= down) return;
     long blocks = rounded(rows, BLOCK) / BLOCK;
     long first = downwards.from(blocks) * BLOCK, last = downwards.to(blocks) * BLOCK;
-    // So many panels, and so many rows of x beside them, fit the second cache.
-    long together = (1 << 17) / (inputs * PAIR), step = (1 << 16) / inputs / BLOCK * BLOCK;
+    // So many panels fit the second cache, and so many rows of x and of results do not crowd them out.
+    long together = (1 << 17) / (inputs * PAIR), step = (1 << 14) / inputs / BLOCK * BLOCK;
     if (together < 1) together = 1;
     if (step < BLOCK) step = BLOCK;
     float* buffer = room.of(together * inputs * PAIR);
@@ -136,8 +136,10 @@ static void linear_many(Team team, const float* x, long stride, long rows, long 
             for (long q = p; q < until; q++) {
                 long count = outputs - q * PAIR < PAIR ? outputs - q * PAIR : PAIR;
                 for (long t = begin; t < end; t += BLOCK) {
-                    tile(x + t * stride, stride, buffer + (q - p) * inputs * PAIR, PAIR, inputs, out);
                     long valid = rows - t < BLOCK ? rows - t : BLOCK;
+                    for (long i = 0; i < valid; i++)  // results fall on memory that should be at hand by then
+                        for (int j = 0; j < PAIR; j += 16) __builtin_prefetch(y + (t + i) * apart + q * PAIR + j, 1);
+                    tile(x + t * stride, stride, buffer + (q - p) * inputs * PAIR, PAIR, inputs, out);
                     for (long i = 0; i < valid; i++) {
                         float* to = y + (t + i) * apart + q * PAIR;
                         for (long j = 0; j < count; j++) to[j] = combined<then>(to[j], out[i * PAIR + j]);

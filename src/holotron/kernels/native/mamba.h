@@ -138,7 +138,7 @@ class Scan {
     const MambaLayer& mamba;
     const long sequence, head, heads;
     const long dim = mamba.shape.mamba_dim, state = mamba.shape.state, inner = mamba.shape.inner();
-    const long channels = heads * dim, wide = rounded(channels, PAIR), deep = rounded(state, STATES);
+    const long channels = heads * dim, wide = rounded(channels, PAIR) + W, deep = rounded(state, STATES);
     const long begin = mamba.batch.starts[sequence], end = mamba.batch.starts[sequence + 1];
     const bool brief = end - begin <= BRIEF;
     float* const own = row(mamba.batch.rows[sequence]);  // [channels, state]
@@ -281,7 +281,7 @@ class Scan {
                 for (long c = h * dim; c < (h + 1) * dim; c++)
                     entering[t * wide + c] = x[t * wide + c] * up[t * heads + h];
         }
-        for (long c = 0; c < wide; c += PAIR)
+        for (long c = 0; c < channels; c += PAIR)
             for (long n = 0; n < deep; n += STATES)
                 run(states + n * wide + c, wide, enter + c, leave + c, B + first * deep + n, C + first * deep + n, deep,
                     entering + first * wide + c, out + first * wide + c, wide, last - first);
