@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from holotron.kernels.attention import attend_tiles
-from holotron.kernels.linear import gelu, relu2
+from holotron.kernels.linear import linear_gelu, relu2
 from holotron.kernels.norm import add_layer_norm
 from holotron.model.config import ProjectorConfig, VisionConfig
 from holotron.model.layers import RMSNorm
@@ -85,7 +85,7 @@ class VisionMLP(nn.Module):
         self.fc2 = nn.Linear(config.mlp, config.hidden)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.fc2(gelu(self.fc1(x)))
+        return self.fc2(linear_gelu(x, self.fc1.weight, self.fc1.bias))
 
 
 class LayerNorm(nn.LayerNorm):
