@@ -14,9 +14,7 @@ from torch import Tensor
 from holotron.kernels.dispatch import next_power_of_two, roomy, two_powers
 from holotron.kernels.triton_math import LOG2E
 
-TILE = (
-    128  # queries per program; two programs share a multiprocessor, so one multiplies while the other takes exponents
-)
+TILE = 128  # queries per program; two share a multiprocessor, so one multiplies while the other takes exponents
 BLOCK = 64  # keys per step
 
 
@@ -113,10 +111,10 @@ def attend_tiles(qkv_nLC: Tensor, heads: int) -> Tensor:
     if left < 16 or 0 < right < 16:
         left, right = max(16, next_power_of_two(head_dim)), 0
     wide = qkv_nLC.element_size() == 4
-    block = 32 if wide else BLOCK
+    tile, block = (64, 32) if wide else (TILE, BLOCK)
     tail = length % block
     if out.numel():
-        _attend_tiles[(triton.cdiv(length, TILE), heads, tiles)](
+        _attend_tiles[(triton.cdiv(length, tile), heads, tiles)](
             qkv_nLC.contiguous(),
             out,
             length,
@@ -125,10 +123,10 @@ def attend_tiles(qkv_nLC: Tensor, heads: int) -> Tensor:
             head_dim,
             left,
             right,
-            TILE,
+            tile,
             block,
             max(16, next_power_of_two(tail)) if tail else 0,
             1 if wide else 3 if roomy(qkv_nLC.device) else 2,
-            num_warps=8,
+            num_warps=tile // 16,
         )
     return out
