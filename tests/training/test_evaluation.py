@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -14,7 +16,7 @@ from holotron.training.learner import Learner
 from holotron.training.pages import DrawnPages
 from holotron.training.recipe import DrawnData, LossEval, TextData
 from holotron.training.samples import Sample
-from holotron.training.stream import conversation
+from holotron.training.stream import conversation_sample
 
 COMPACT = make_dialect("compact")
 MODEL, PROCESSOR = load_model("tiny", device="cpu")
@@ -56,8 +58,7 @@ def test_steps_are_scored_by_reply_and_by_task():
         messages = [
             m for text in replies for m in ({"role": "user", "content": "go"}, {"role": "assistant", "content": text})
         ]
-        sequence, tiles = conversation(PROCESSOR, messages)
-        return Sample(tiles.view(0, 3, 64, 64), (sequence,), name=name)
+        return replace(conversation_sample(PROCESSOR, messages), name=name)
 
     def tokens(samples: list[Sample]) -> torch.Tensor:
         return torch.from_numpy(np.concatenate([s.ids[s.learn] for x in samples for s in x.sequences])).long()

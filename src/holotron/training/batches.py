@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -24,11 +25,19 @@ from torch import Tensor
 from holotron.errors import InputError
 from holotron.model.config import ModelConfig
 from holotron.training.recipe import BatchPart
-from holotron.training.samples import Sample, TokenSequence
+from holotron.training.samples import NOWHERE, Sample, TokenSequence
 
 _PATIENCE = 100  # samples that no batch can hold, one after the other, before a run gives up
 
 Stream = Callable[[int], Iterator[Sample]]  # the samples of this rank, from a given number on
+
+
+class Pointing(NamedTuple):
+    """Pictures that replies point into. Legend: p of them, j image tokens in all."""
+
+    places_j: Tensor  # where in the row their image tokens are
+    picture_j: Tensor  # which of the p pictures each belongs to
+    label_p: Tensor  # which of the j tokens is pointed at
 
 
 @dataclass(frozen=True)
@@ -44,6 +53,7 @@ class Batch:
     targets_l: Tensor
     slots_nRC: Tensor | None  # uint8, None when no sample knows its characters
     slot_tiles: Tensor  # the tiles they belong to
+    pointing: Pointing
     samples: int
 
     @property
@@ -80,18 +90,30 @@ def pack(
         return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
 
     labels = np.concatenate([labels for _, labels in labelled]) if labelled else None
+    places = np.flatnonzero(ids == config.tokens.image)
     return Batch(
         lengths=tuple(len(sequence) for sequence in flat),
         ids_T=send(ids),
         tiles_n3HW=pictures,
-        places_i=send(np.flatnonzero(ids == config.tokens.image)),
+        places_i=send(places),
         rows_i=send(np.concatenate([empty, *rows])),
         before_l=send(targets - 1),
         targets_l=send(ids[targets]),
         slots_nRC=send(labels, np.uint8) if labels is not None else None,
         slot_tiles=send(slot_tiles),
+        pointing=Pointing(*map(send, _pointing(flat, places))),
         samples=len(tiles),
     )
+
+
+def _pointing(sequences: Sequence[TokenSequence], places_i: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    shown = np.cumsum([0, *(len(sequence.shown) for sequence in sequences)])[:-1]
+    first_p, count_p, label_p = np.concatenate([NOWHERE, *(sequence.points for sequence in sequences)]).T
+    first_p = first_p + np.repeat(shown, [len(sequence.points) for sequence in sequences])
+    before_p = np.cumsum(count_p) - count_p
+    picture_j = np.repeat(np.arange(len(count_p)), count_p)
+    token_j = np.arange(count_p.sum()) - before_p[picture_j] + first_p[picture_j]
+    return places_i[token_j], picture_j, before_p + label_p
 
 
 class Batches:

@@ -113,7 +113,7 @@ def _batches(learner: Learner, samples: Sequence[Sample]) -> list[Batch]:
 
 
 def _reading(learner: Learner, samples: list[Sample], processor: Processor) -> dict[str, float]:
-    if not learner.heads:
+    if "reading" not in learner.heads:
         raise ConfigError("a reading evaluation needs the reading loss: set loss.reading")
     totals = {"": Reading(), "rows_": Reading()}
     for batch in _batches(learner, samples):

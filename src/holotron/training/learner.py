@@ -6,39 +6,42 @@ forward passes on all ranks, so neither the size of a pass nor the number of ran
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from holotron.kernels.layout import Layout
+from holotron.model.config import ModelConfig
 from holotron.model.model import Holotron
 from holotron.model.processor import normalise
 from holotron.model.vision import pixel_shuffle
 from holotron.training.batches import Batch
+from holotron.training.places import PlaceHead, PointingHead
 from holotron.training.reading import ReadingHead, reading_loss, reading_weight
 
-LOSSES = ("reply", "reading", "reading_rows")
+LOSSES = ("reply", "reading", "reading_rows", "place", "pointing")
 
 
 class Learner(nn.Module):
-    def __init__(self, model: Holotron, *, reading: bool = False) -> None:
+    def __init__(self, model: Holotron, losses: Collection[str] = ()) -> None:
+        """`losses` beside that of replies: each has a head of its own."""
         super().__init__()
         self.model = model
         self.always_see = False  # shards are gathered by all ranks together: one without pictures looks at a blank
-        self.heads = nn.ModuleDict()
-        if reading:
-            vision, projector = model.config.vision, model.config.projector
-            assert vision is not None and projector is not None, "the reading loss needs a vision tower"
-            self.heads["reading"] = ReadingHead(vision.hidden)
-            self.heads["reading_rows"] = ReadingHead(model.config.decoder.hidden, projector.shuffle)
-            self.heads.to(device=model.device, dtype=model.dtype)
+        self.heads = nn.ModuleDict({name: _head(name, model.config) for name in LOSSES[1:] if name in losses})
+        self.heads.to(device=model.device, dtype=model.dtype)
 
     def counts(self, batch: Batch) -> Tensor:
         """How much each of `LOSSES` is summed over in this batch."""
         read = torch.zeros((), device=batch.ids_T.device)
-        if self.heads and batch.slots_nRC is not None:
+        if "reading" in self.heads and batch.slots_nRC is not None:
             read = reading_weight(batch.slots_nRC)
-        return torch.stack([read.new_tensor(float(len(batch.targets_l))), read, read])
+        tiles = batch.tiles_n3HW
+        rows = len(tiles) * self.model.config.image.tokens(*tiles.shape[-2:]) if len(tiles) else 0
+        counted = read.new_tensor([len(batch.targets_l), rows, len(batch.pointing.label_p)])
+        return torch.stack([counted[0], read, read, counted[1], counted[2]])
 
     def forward(self, batch: Batch, pixels_n3HW: Tensor | None) -> Tensor:
         """The summed `LOSSES`."""
@@ -50,12 +53,18 @@ class Learner(nn.Module):
             sums["reply"] = 0 * (features.sum() + blank.sum())
         elif pixels_n3HW is not None:
             features, rows = self.see(pixels_n3HW)
-            if self.heads and batch.slots_nRC is not None:
+            if "place" in self.heads:
+                sums["place"] = self.heads["place"](rows)
+            if "reading" in self.heads and batch.slots_nRC is not None:
                 for name, scores in self.read(features, rows, pixels_n3HW, batch.slot_tiles).items():
                     sums[name] = reading_loss(scores, batch.slots_nRC)
         if batch.lengths:
-            logits = self.predict(batch, rows).float()
-            sums["reply"] = sums["reply"] + F.cross_entropy(logits, batch.targets_l, reduction="sum")
+            hidden = self.think(batch, rows)
+            logits = self.model.language_model.logits(hidden.index_select(0, batch.before_l))
+            sums["reply"] = sums["reply"] + F.cross_entropy(logits.float(), batch.targets_l, reduction="sum")
+            if "pointing" in self.heads and len(batch.pointing.label_p):
+                places, picture, label = batch.pointing
+                sums["pointing"] = self.heads["pointing"](hidden.index_select(0, places), picture, label)
         return torch.stack([sums[name] for name in LOSSES])
 
     # ------------------------------------------------------------------------------------------------------- the parts
@@ -78,15 +87,18 @@ class Learner(nn.Module):
             scores[name] = head(source.index_select(0, tiles), height // head.side, width // head.side)
         return scores
 
-    def predict(self, batch: Batch, rows_nkD: Tensor | None) -> Tensor:
-        """Logits for the learnt tokens alone: a vocabulary is wide and most tokens are only read."""
+    def think(self, batch: Batch, rows_nkD: Tensor | None) -> Tensor:
+        """The decoder's final hidden vectors, [T, D]."""
         decoder = self.model.language_model
         x = decoder.embed(batch.ids_T)
         if rows_nkD is not None and len(batch.places_i):
             seen = rows_nkD.flatten(0, 1).index_select(0, batch.rows_i)
             x = x.index_copy(0, batch.places_i, seen.to(x.dtype))
-        hidden = decoder(x, Layout.build(batch.lengths, device=x.device))
-        return decoder.logits(hidden.index_select(0, batch.before_l))
+        return decoder(x, Layout.build(batch.lengths, device=x.device))
+
+    def predict(self, batch: Batch, rows_nkD: Tensor | None) -> Tensor:
+        """Logits for the learnt tokens alone: a vocabulary is wide and most tokens are only read."""
+        return self.model.language_model.logits(self.think(batch, rows_nkD).index_select(0, batch.before_l))
 
     def pixels(self, tiles: Tensor) -> Tensor:
         return normalise(tiles, self.model.config.image, self.model.dtype)
@@ -94,3 +106,18 @@ class Learner(nn.Module):
     def _grid(self, pixels: Tensor) -> tuple[int, int]:
         patch = self.model.config.image.patch_size
         return pixels.shape[-2] // patch, pixels.shape[-1] // patch
+
+
+def _head(name: str, config: ModelConfig) -> nn.Module:
+    vision, projector = config.vision, config.projector
+    assert vision is not None and projector is not None, f"the {name} loss needs a vision tower"
+    width, side = config.decoder.hidden, vision.grid // projector.shuffle
+    match name:
+        case "reading":
+            return ReadingHead(vision.hidden)
+        case "reading_rows":
+            return ReadingHead(width, projector.shuffle)
+        case "place":
+            return PlaceHead(width, side, side)
+        case _:
+            return PointingHead(width)

@@ -13,7 +13,7 @@ from holotron.errors import CheckpointError, ConfigError
 from holotron.model.loading import load_model, resolve
 from holotron.model.processor import ChatTemplate, Processor
 from holotron.model.weights.names import entries
-from holotron.training.learner import Learner
+from holotron.training.learner import LOSSES, Learner
 from holotron.training.recipe import Recipe
 
 HEADS = "training/heads.safetensors"  # beside an exported checkpoint: for the next stage, not for serving
@@ -36,13 +36,16 @@ def load_learner(recipe: Recipe, device: torch.device) -> tuple[Learner, Process
             raise ConfigError("model.template is for presets; a checkpoint brings its own")
         processor.template = ChatTemplate.builtin(wanted.template, processor.tokenizer.special)
 
-    reading = bool(recipe.loss.reading or recipe.loss.reading_rows)
-    if reading and model.vision_model is None:
-        raise ConfigError(f"the reading loss needs a vision tower and {wanted.source} has none")
+    losses = {name for name in LOSSES[1:] if getattr(recipe.loss, name)}
+    if losses & {"reading", "reading_rows"}:
+        losses |= {"reading", "reading_rows"}
+    if losses and model.vision_model is None:
+        raise ConfigError(f"the losses {', '.join(sorted(losses))} need a vision tower and {wanted.source} has none")
     torch.manual_seed(recipe.seed)
-    learner = Learner(model, reading=reading)
-    if reading and isinstance(found, Path) and (found / HEADS).exists():
-        learner.heads.load_state_dict(load_file(found / HEADS, device=str(device)))
+    learner = Learner(model, losses)
+    if losses and isinstance(found, Path) and (found / HEADS).exists():
+        # A stage may have other losses than the one before it: heads that are new start from nothing.
+        learner.heads.load_state_dict(load_file(found / HEADS, device=str(device)), strict=False)
     if wanted.weights is not None:
         overlay(learner, wanted.weights)
     for part in wanted.learn:
@@ -60,6 +63,7 @@ def overlay(learner: Learner, file: Path) -> None:
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"cannot read the weights {file}: {error}") from error
     state = dict(learner.state_dict(keep_vars=True))
+    unused = tuple(f"{HEAD_PREFIX}{name}." for name in LOSSES if name not in learner.heads)
     places: dict[str, Tensor] = {
         name.replace("heads.", HEAD_PREFIX, 1): tensor for name, tensor in state.items() if name.startswith("heads.")
     }
@@ -69,7 +73,7 @@ def overlay(learner: Learner, file: Path) -> None:
     problems = []
     for key, value in tensors.items():
         if key not in places:
-            if not (key.startswith(HEAD_PREFIX) and not learner.heads):
+            if not key.startswith(unused):
                 problems.append(f"{key} is not a tensor of this model")
         elif places[key].shape != value.shape:
             problems.append(f"{key} is {list(value.shape)} and should be {list(places[key].shape)}")

@@ -31,8 +31,9 @@ from holotron.model.config import ModelConfig
 from holotron.model.processor import Processor, TiledImage, to_tiles
 from holotron.training.characters import slot_labels
 from holotron.training.mixture import CHUNK
+from holotron.training.places import token_at
 from holotron.training.recipe import DrawnData, PageData
-from holotron.training.samples import Sample, Target, TokenSequence
+from holotron.training.samples import NOWHERE, Sample, Target, TokenSequence
 from holotron.training.stream import conversation
 from holotron.types import Observation, Task
 
@@ -70,10 +71,14 @@ class PageSamples:
                 messages += self.later_turn(question, screen)
             sequence, _ = conversation(self._processor, messages)
             first = group[0]
-            target = None
             if first.kind in ("click", "find") and first.box is not None:
+                left, top, right, bottom = first.box
+                x, y = (left + right) / 2 / page.viewport[0], (top + bottom) / 2 / page.viewport[1]
+                at = token_at(sequence.shown, screen.image, x, y, self._image)
+                points = NOWHERE if at is None else np.array([[0, len(sequence.shown), at]], np.int32)
                 target = Target(first.box, self._dialect.name, screen.image, screen.viewport)
-            yield replace(sequence, target=target)
+                sequence = replace(sequence, target=target, points=points)
+            yield sequence
         for _ in range(self._data.census):
             if (all_there := census(page.text, chance, self._point(screen))) is not None:
                 messages = self.first_turn(all_there, screen, TiledImage(tiles, screen.image))
@@ -128,7 +133,9 @@ def census(text: Text, chance: random.Random, point: Callable[[float, float], st
     if not lines:
         return None
     start = chance.randrange(len(lines))
-    places_first, entries, size = chance.random() < 0.5, [], 0
+    places_first = chance.random() < 0.5
+    entries: list[str] = []
+    size = 0
     for line in lines[start:]:
         place = point((line.box[0] + line.box[2]) / 2, (line.box[1] + line.box[3]) / 2)
         entry = f"{place} {line.text}" if places_first else f"{line.text} {place}"

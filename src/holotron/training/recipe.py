@@ -144,6 +144,8 @@ class LossPart(Part):
     reply: NonNegative = 1.0
     reading: NonNegative = 0.0  # on the tower's patches, where a sample knows its characters
     reading_rows: NonNegative = 0.0  # on the rows that the language model gets
+    place: NonNegative = 0.0  # on the same rows: where in the tile each of them is
+    pointing: NonNegative = 0.0  # on image tokens behind the decoder: which of them the click falls into
 
 
 class OptimiserPart(Part):

@@ -15,6 +15,7 @@ from torch import Tensor
 from holotron.model.processor import PromptImage
 
 NOTHING = np.empty((0, 2), np.int32)
+NOWHERE = np.empty((0, 3), np.int32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,9 @@ class TokenSequence:
     shown: np.ndarray = field(default_factory=lambda: NOTHING)
     prompt: int = 0  # tokens before the first reply
     target: Target | None = None  # of a first reply that is a click
+    # int32 [p, 3]: for every learnt reply that points at something, its picture (the first of its placeholders, and how
+    # many there are) and the one of them that it points into.
+    points: np.ndarray = field(default_factory=lambda: NOWHERE)
 
     def __len__(self) -> int:
         return len(self.ids)

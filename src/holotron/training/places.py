@@ -1,0 +1,70 @@
+"""Two dense losses about where things are. Their heads exist only in training.
+
+`place`: every row that the language model gets must say in which row and column of its tile it lies. Reading does not
+need that, so a tower that was only taught to read forgets it, and then nobody can say where anything is.
+
+`pointing`: a click's few digits tell the network little about what it should have looked at. So the image tokens of the
+picture, which come after the goal and can compare themselves with it, are asked directly: which of you is it? One
+softmax over the picture, the answer being the token that the click falls into.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from holotron.model.config import ImageConfig
+from holotron.model.processor import tile_grid
+
+
+class PlaceHead(nn.Module):
+    """Rows of a tile to scores of `rows` + `columns` classes each."""
+
+    def __init__(self, width: int, rows: int, columns: int) -> None:
+        super().__init__()
+        self.sizes = (rows, columns)
+        self.norm = nn.LayerNorm(width)
+        self.classify = nn.Linear(width, rows + columns)
+
+    def forward(self, rows_nkD: Tensor) -> Tensor:
+        """The cross-entropy of all rows' places, row and column, summed. Rows lie line after line."""
+        n, k, _ = rows_nkD.shape
+        place = torch.arange(k, device=rows_nkD.device).repeat(n)
+        by_row, by_column = self.classify(self.norm(rows_nkD)).float().flatten(0, 1).split(self.sizes, dim=-1)
+        columns = self.sizes[1]
+        found = F.cross_entropy(by_row, place // columns, reduction="sum")
+        return found + F.cross_entropy(by_column, place % columns, reduction="sum")
+
+
+class PointingHead(nn.Module):
+    """Hidden vectors of image tokens to one score each."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.score = nn.Linear(width, 1)
+
+    def forward(self, hidden_jD: Tensor, picture_j: Tensor, label_p: Tensor) -> Tensor:
+        """The cross-entropy of a softmax over each picture, summed. `picture_j`: which of p pictures a token belongs
+        to; `label_p`: the right token of each."""
+        score_j = self.score(self.norm(hidden_jD)).float().flatten()
+        most_p = torch.full(label_p.shape, -torch.inf, device=score_j.device)
+        most_p = most_p.scatter_reduce(0, picture_j, score_j.detach(), "amax")
+        total_p = torch.zeros_like(most_p).index_add(0, picture_j, (score_j - most_p[picture_j]).exp())
+        return (total_p.log() + most_p - score_j[label_p]).sum()
+
+
+def token_at(shown_k2: np.ndarray, size: tuple[int, int], x: float, y: float, image: ImageConfig) -> int | None:
+    """Which image token of a picture shows the point (x, y), given as parts of its width and height. `shown_k2` names
+    tile and row of every token (see `TokenSequence`), tiles counted from the picture's first. None where the point is
+    outside, or on a part that was not shown again."""
+    if not (0 <= x < 1 and 0 <= y < 1):
+        return None
+    columns, rows = tile_grid(*size, image)
+    side = image.tile_size // image.patch_size // image.downsample
+    column, row = int(x * columns * side), int(y * rows * side)
+    tile = row // side * columns + column // side
+    found = np.flatnonzero((shown_k2[:, 0] == tile) & (shown_k2[:, 1] == row % side * side + column % side))
+    return int(found[0]) if len(found) else None

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holotron.data.labels import Text
+from holotron.model.processor import ImageConfig, to_tiles
+from holotron.model.weights import random_model
+from holotron.training.balance import balance
+from holotron.training.batches import pack
+from holotron.training.distributed import ranks
+from holotron.training.learner import LOSSES, Learner
+from holotron.training.optimiser import Optimiser
+from holotron.training.pages import census
+from holotron.training.places import PlaceHead, PointingHead, token_at
+from holotron.training.recipe import OptimiserPart
+from holotron.training.samples import Sample, TokenSequence
+from tests.training.support import small_config
+
+CONFIG = small_config()
+IMAGE = ImageConfig(tile_size=64, patch_size=16, max_tiles=4)  # four tokens to a tile
+
+
+def whole(tiles: int, per_tile: int) -> np.ndarray:
+    """What the placeholders of a picture show when all of it is shown."""
+    return np.stack([np.repeat(np.arange(tiles), per_tile), np.tile(np.arange(per_tile), tiles)], 1).astype(np.int32)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    size=st.sampled_from([(64, 64), (128, 128), (128, 64), (96, 160)]),
+    x=st.floats(0, 0.999),
+    y=st.floats(0, 0.999),
+)
+def test_the_token_at_a_point_is_the_one_whose_pixels_hold_it(size, x, y):
+    """Painted onto a black picture, the point must light up that token's square and no other of the full tiles."""
+    width, height = size
+    pixels = np.zeros((height, width, 3), np.uint8)
+    pixels[int(y * height), int(x * width)] = 255
+    tiles = to_tiles(pixels, IMAGE).float().sum(1)
+    squares = tiles.unflatten(1, (2, 32)).unflatten(3, (2, 32)).sum((2, 4)).flatten(1)  # tile, row
+    at = token_at(whole(len(tiles), 4), size, x, y, IMAGE)
+    assert at is not None
+    tile, row = divmod(at, 4)
+    full = squares[:-1] if len(tiles) > 1 else squares  # the last is a thumbnail
+    light = full[tile, row]
+    assert light > 0
+    # A picture that is resized spreads a pixel over its neighbours; most of it stays.
+    assert light >= 0.24 * full.sum() if (width % 64 or height % 64) else light == full.sum()
+
+
+def test_points_outside_or_on_what_is_not_shown_have_no_token():
+    shown = whole(4, 4)
+    assert token_at(shown, (128, 128), 1.0, 0.5, IMAGE) is None
+    assert token_at(shown, (128, 128), 0.6, -0.1, IMAGE) is None
+    at = token_at(shown, (128, 128), 0.6, 0.1, IMAGE)
+    assert at == 4 and token_at(np.delete(shown, at, 0), (128, 128), 0.6, 0.1, IMAGE) is None
+
+
+def test_pointing_is_a_softmax_over_each_picture():
+    torch.manual_seed(0)
+    head = PointingHead(8)
+    first, second = torch.randn(5, 8), torch.randn(9, 8)
+    picture = torch.tensor([0] * 5 + [1] * 9)
+    loss = head(torch.cat([first, second]), picture, torch.tensor([3, 5 + 7]))
+    expected = sum(
+        F.cross_entropy(head.score(head.norm(part)).flatten()[None], torch.tensor([label]))
+        for part, label in ((first, 3), (second, 7))
+    )
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_place_is_learnt_only_where_it_shows():
+    """Rows that carry their place are told apart; rows that are all alike cannot be."""
+    torch.manual_seed(0)
+    head = PlaceHead(16, 2, 3)
+    rows = torch.randn(1, 6, 16).repeat(4, 1, 1)
+    optimiser = torch.optim.Adam(head.parameters(), 0.05)
+    for _ in range(60):
+        optimiser.zero_grad()
+        head(rows).backward()
+        optimiser.step()
+    assert head(rows).item() / 24 < 0.2
+    assert head(torch.ones(4, 6, 16)).item() / 24 > 1.5
+
+
+def pointed(number: int, label: int) -> Sample:
+    rng = np.random.default_rng(number)
+    tiles = torch.from_numpy(rng.integers(0, 256, (1, 3, 64, 64), np.uint8))
+    k = CONFIG.tokens_per_tile
+    words = rng.integers(0, 250, 6)
+    ids = np.concatenate([words[:3], np.full(k, CONFIG.tokens.image), words[3:]]).astype(np.int32)
+    learn = np.arange(len(ids)) >= 3 + k
+    points = np.array([[0, k, label]], np.int32)
+    return Sample(tiles, (TokenSequence(ids, learn, whole(1, k), points=points),))
+
+
+def test_packed_pointing_is_that_of_each_picture_alone():
+    """Losses of a packed batch are sums over its samples, whichever pictures are pointed into."""
+    learner = Learner(random_model(CONFIG, dtype=torch.float64), LOSSES[1:])
+    samples = [pointed(number, number % CONFIG.tokens_per_tile) for number in range(4)]
+
+    def losses(some: list[Sample]) -> torch.Tensor:
+        batch = pack(
+            [s.tiles for s in some],
+            [s.sequences for s in some],
+            [None] * len(some),
+            config=CONFIG,
+            device=torch.device("cpu"),
+        )
+        assert learner.counts(batch)[-1] == len(some)
+        return learner(batch, learner.pixels(batch.tiles_n3HW))
+
+    alone = torch.stack([losses([one]) for one in samples]).sum(0)
+    assert torch.allclose(losses(samples), alone, rtol=1e-5)
+    assert alone[LOSSES.index("pointing")] > 0 and alone[LOSSES.index("place")] > 0
+
+
+def test_balance_makes_rows_of_pictures_and_text_equally_loud():
+    model = random_model(CONFIG)
+    assert model.mlp1 is not None
+    with torch.no_grad():
+        model.mlp1[-1].weight.mul_(40)
+    learner = Learner(model)
+    pixels = torch.randn(3, 3, 64, 64)
+    direction = F.normalize(learner.see(pixels)[1], dim=-1)
+    with ranks("cpu") as where:
+        balance(learner, Optimiser(learner.named_parameters(), OptimiserPart()), pixels, where)
+    rows = learner.see(pixels)[1]
+    assert rows.square().mean().item() == pytest.approx(1, rel=1e-3)
+    assert model.language_model.backbone.embeddings.weight.square().mean().item() == pytest.approx(1, rel=1e-3)
+    assert torch.allclose(F.normalize(rows, dim=-1), direction, atol=1e-4)
+
+
+def test_a_census_tells_every_line_below_a_place_once():
+    text = Text.of(
+        [(word, [(10 * n, 20 * n, 10 * n + 8, 20 * n + 10)] * len(word), -1) for n, word in enumerate("abcd")]
+    )
+    for seed in range(8):
+        asked = census(text, random.Random(seed), lambda x, y: f"<{x:.0f} {y:.0f}>")
+        assert asked is not None
+        entries = asked.answer.split("; ")
+        letters = [entry.replace("<", " ").split()[-1 if entry[0] == "<" else 0] for entry in entries]
+        assert "".join(letters) == "abcd"[-len(entries) :]
+        assert all(
+            f"<{10 * n + 4} {20 * n + 5}>" in entry
+            for n, entry in zip(range(4 - len(entries), 4), entries, strict=True)
+        )
+    assert census(Text.of([]), random.Random(0), lambda x, y: "") is None
