@@ -20,6 +20,7 @@ from holotron.model.cache import Cache
 from holotron.model.config import AttentionConfig, DecoderConfig, MambaConfig, MLPConfig, ModelConfig
 from holotron.model.decoder import Decoder
 from holotron.model.model import Holotron
+from holotron.model.native import native_head
 from holotron.model.presets import tiny
 from holotron.model.weights import random_model
 from tests.model.oracle import unsettle
@@ -147,10 +148,21 @@ def test_batching_decodes_changes_no_bit() -> None:
     model(ids[:35], [7] * 5, state=together)
     alone = [together.select([row]) for row in range(5)]
     expected = torch.cat([model(ids[35 + row : 36 + row], state=state) for row, state in enumerate(alone)])
-    found = model(ids[35:], [1] * 5, state=together)
+    assert torch.equal(model(ids[35:], [1] * 5, state=together), expected)
     for row, state in enumerate(alone):
         assert torch.equal(together.cache.ssm_RLHPN[row], state.cache.ssm_RLHPN[0])
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)  # the head is torch's
+
+
+@needs_native
+@given(st.integers(1, native.FEW + 2), st.integers(1, 70), st.integers(1, 90), st.integers(1, 3))
+@torch.no_grad()
+def test_the_head(rows: int, inputs: int, outputs: int, count: int) -> None:
+    head, x = torch.nn.Linear(inputs, outputs, bias=False), torch.randn(rows, inputs)
+    with threads(count):
+        found = native_head(head, x)
+    assert (found is None) == (rows > native.FEW)
+    if found is not None:
+        torch.testing.assert_close(found, head(x), rtol=1e-4, atol=1e-5)
 
 
 @needs_native

@@ -20,7 +20,7 @@ from holotron.kernels.scan import flush
 from holotron.model.cache import Cache, DecoderState
 from holotron.model.config import DecoderConfig
 from holotron.model.layers import MLP, Attention, Mamba2, MoE, Projection, RMSNorm
-from holotron.model.native import NativeDecoder
+from holotron.model.native import NativeDecoder, native_head
 
 
 def _mixer(letter: str, config: DecoderConfig) -> nn.Module:
@@ -129,4 +129,5 @@ class Decoder(nn.Module):
         return hidden_TD
 
     def logits(self, hidden_TD: Tensor) -> Tensor:
-        return self.lm_head(hidden_TD)
+        computed = native_head(self.lm_head, hidden_TD)
+        return computed if computed is not None else self.lm_head(hidden_TD)

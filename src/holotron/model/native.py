@@ -50,6 +50,20 @@ class NativeDecoder:
         return self._program.forward(x_TD, layout, *memories)
 
 
+def native_head(head: nn.Linear, hidden_TD: Tensor) -> Tensor | None:
+    """The logits of a few tokens, or None where that is not for the native kernels."""
+    if hidden_TD.device.type != "cpu" or torch.is_grad_enabled() or reference_wanted() or hidden_TD.dim() != 2:
+        return None
+    if type(head) is not nn.Linear or head.bias is not None or head._forward_hooks or head._forward_pre_hooks:
+        return None
+    if any(t.dtype != torch.float32 or not t.is_contiguous() for t in (hidden_TD, head.weight)):
+        return None
+    if len(hidden_TD) > native.FEW or hidden_TD.shape[1] != head.weight.shape[1]:
+        return None
+    library = native.library()
+    return native.linear(library, hidden_TD, head.weight) if library is not None else None
+
+
 def _fits(x_TD: Tensor, layout: Layout, ssm_RLHPN: Tensor, _: Tensor, kv_ZL2zkD: Tensor) -> bool:
     """Whether a layout speaks of what is there: the layers raise an error where native code would read elsewhere."""
     pages = len(layout.pages_SM) == layout.num_sequences and layout.page_size == kv_ZL2zkD.shape[3]

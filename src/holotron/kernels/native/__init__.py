@@ -9,7 +9,7 @@ The structures mirror model.h, field by field.
 from __future__ import annotations
 
 import ctypes
-from ctypes import Structure, c_float, c_int32, c_void_p
+from ctypes import Structure, c_float, c_int32, c_long, c_void_p
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,9 +19,10 @@ from torch import Tensor
 from holotron.kernels.layout import Layout
 from holotron.kernels.native.build import library
 
-__all__ = ["ATTENTION", "MAMBA", "MLP", "Layer", "Program", "Shape", "library"]
+__all__ = ["ATTENTION", "FEW", "MAMBA", "MLP", "Layer", "Program", "Shape", "library", "linear"]
 
 MAMBA, MLP, ATTENTION = range(3)
+FEW = 20  # rows up to which a product only reads its weights once, as in linear.h
 
 
 def _fields(kind: type, names: str) -> list[tuple[str, type]]:
@@ -93,3 +94,19 @@ class Program:
             torch.get_num_threads(),
         )
         return hidden_TD
+
+
+def linear(library: ctypes.CDLL, x_TI: Tensor, weight_OI: Tensor) -> Tensor:
+    """x W^T for a few rows of x; both contiguous, fp32."""
+    (rows, inputs), outputs = x_TI.shape, len(weight_OI)
+    y_TO = x_TI.new_empty(rows, outputs)
+    library.holotron_linear(
+        c_void_p(x_TI.data_ptr()),
+        c_long(rows),
+        c_long(inputs),
+        c_void_p(weight_OI.data_ptr()),
+        c_long(outputs),
+        c_void_p(y_TO.data_ptr()),
+        torch.get_num_threads(),
+    )
+    return y_TO

@@ -52,7 +52,7 @@ def _built(flags: tuple[str, ...]) -> Path:
     processor = _processor()
     if platform.system() != "Linux" or "avx2" not in processor or "fma" not in processor:
         raise _Unavailable("they are for Linux on x86-64 with AVX2")
-    compiler = next(filter(None, map(shutil.which, (os.environ.get("CXX", "g++"), "g++", "clang++"))), None)
+    compiler = shutil.which(os.environ.get("CXX") or "g++")
     if compiler is None:
         raise _Unavailable("there is no C++ compiler (install g++)")
     sources = sorted([*HERE.glob("*.h"), *HERE.glob("*.cpp")])

@@ -73,6 +73,8 @@ struct Pass {
     }
 };
 
+thread_local Crowd crowd;
+
 }  // namespace
 
 extern "C" void holotron_forward(const Shape* shape, const Layer* layers, const float* last_norm, const Batch* batch,
@@ -93,6 +95,7 @@ extern "C" void holotron_forward(const Shape* shape, const Layer* layers, const 
     pass.values = at, at += rows * kv_width;
     pass.laid = at;
     memcpy(pass.stream, x, sizeof(float) * batch->tokens * shape->hidden);
+    if (pass.small) threads = crowd.begin(threads);
     Meeting meeting;
 #pragma omp parallel num_threads(threads)
     {
@@ -106,5 +109,17 @@ extern "C" void holotron_forward(const Shape* shape, const Layer* layers, const 
         }
         for (long t = team.from(pass.tokens); t < team.to(pass.tokens); t++)
             rms_norm(pass.stream + t * shape->hidden, last_norm, shape->hidden, shape->eps, hidden + t * shape->hidden);
+    }
+    if (pass.small) crowd.end(threads, meeting.lost);
+}
+
+// A product of a few rows on its own, for the head.
+extern "C" void holotron_linear(const float* x, long rows, long inputs, const float* weight, long outputs, float* y,
+                                int threads) {
+    threads = crowd.threads(threads);
+#pragma omp parallel num_threads(threads)
+    {
+        Team team{omp_get_thread_num(), omp_get_num_threads(), nullptr};
+        linear<Then::set>(team, x, rows, inputs, weight, outputs, y);
     }
 }

@@ -18,6 +18,8 @@ class Meeting {
     std::atomic<int32_t> arrived{0}, round{0}, asleep{0};
 
   public:
+    std::atomic<int64_t> lost{0};  // clock ticks that all threads together have waited
+
     void wait(int count) {
         int32_t now = round.load(std::memory_order_acquire);
         if (arrived.fetch_add(1, std::memory_order_acq_rel) == count - 1) {
@@ -26,13 +28,40 @@ class Meeting {
             if (asleep.load()) syscall(SYS_futex, &round, FUTEX_WAKE_PRIVATE, INT32_MAX, nullptr, nullptr, 0);
             return;
         }
-        for (int i = 0; i < SPINS; i++) {
-            if (round.load(std::memory_order_acquire) != now) return;
-            _mm_pause();
+        int64_t since = __rdtsc();
+        for (int i = 0; i < SPINS && round.load(std::memory_order_acquire) == now; i++) _mm_pause();
+        if (round.load(std::memory_order_acquire) == now) {
+            asleep.fetch_add(1);
+            while (round.load() == now) syscall(SYS_futex, &round, FUTEX_WAIT_PRIVATE, now, nullptr, nullptr, 0);
+            asleep.fetch_sub(1);
         }
-        asleep.fetch_add(1);
-        while (round.load() == now) syscall(SYS_futex, &round, FUTEX_WAIT_PRIVATE, now, nullptr, nullptr, 0);
-        asleep.fetch_sub(1);
+        lost.fetch_add(__rdtsc() - since, std::memory_order_relaxed);
+    }
+};
+
+// How many threads to use while other programs want the cores too: a pass takes as long as its slowest thread, so with
+// the cores taken away in turns, one thread alone is faster than several that wait for each other. Where waiting has
+// eaten up what the threads gained, the next passes are done alone, and then it is tried again.
+class Crowd {
+    static constexpr int LONGEST = 32;
+    int alone = 0, pause = 1;
+    int64_t begun = 0;
+
+  public:
+    // For something small that goes with a pass.
+    int threads(int wanted) const { return alone ? 1 : wanted; }
+
+    int begin(int wanted) {
+        begun = __rdtsc();
+        if (alone) alone--;
+        return threads(wanted);
+    }
+    void end(int threads, int64_t lost) {
+        if (threads == 1) return;
+        // Of the time that is lost, a thread spends about half waiting and half without a core.
+        bool gained = 2 * lost < (threads - 1) * (int64_t)(__rdtsc() - begun);
+        if (!gained) alone = pause + 1;
+        pause = gained ? 1 : pause < LONGEST ? 2 * pause : LONGEST;
     }
 };
 
