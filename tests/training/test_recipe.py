@@ -49,6 +49,8 @@ def test_overrides_reach_every_place(minimal):
         "bfloat16",
         "a = b",
     )
+    assert read_recipe(minimal, ["optimiser.lr=3e-5", "optimiser.lr="]) == read_recipe(minimal, ["optimiser.lr="])
+    assert read_recipe(minimal, ["about=some", "about="]).about == ""
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ def train() -> None:
 def sft(
     recipe: Annotated[Path, typer.Argument(help="A TOML recipe, such as recipes/holotron-mini/0-reading.toml.")],
     overrides: Annotated[
-        list[str] | None, typer.Argument(help="Changes to it: optimiser.lr=1e-4 data.0.fonts=fonts")
+        list[str] | None, typer.Argument(help="Changes to it: optimiser.lr=1e-4 data.0.fonts=fonts model.weights=")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run. Run again, it resumes.")] = None,
     minutes: Annotated[float | None, typer.Option(help="Stop after this long, the learning rate decayed.")] = None,

@@ -276,7 +276,8 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe: ...
 @overload
 def read_recipe(path: Path, overrides: Sequence[str], kind: type[K]) -> K: ...
 def read_recipe(path: Path, overrides: Sequence[str] = (), kind: type[Any] = Recipe) -> Any:
-    """A recipe file with `dotted.key=value` overrides. Relative paths in it count from the working directory."""
+    """A recipe file with `dotted.key=value` overrides (`dotted.key=` takes the key out). Relative paths in it count from
+    the working directory."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -323,6 +324,8 @@ def _override(data: dict[str, Any], text: str) -> None:
             place = place[int(name)] if isinstance(place, list) else place.setdefault(name, {})
         if isinstance(place, list):
             place[int(last)] = parsed
+        elif not value:
+            place.pop(last, None)
         else:
             place[last] = parsed
     except (ValueError, IndexError, TypeError, AttributeError):
