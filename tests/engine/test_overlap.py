@@ -12,6 +12,7 @@ from holotron.engine.flight import Flight
 from holotron.engine.grammar import GrammarCompiler
 from holotron.engine.graphs import bucket_sizes
 from holotron.engine.log import Log
+from holotron.engine.scheduler import Plan
 from tests.engine.support import Asked, assert_greedy, byte_model, image_log, make_tile, micro_model, settings
 from tests.engine.test_scheduling import ask, greedy
 from tests.engine.test_sessions import words
@@ -141,6 +142,55 @@ def test_single_tokens_of_a_picture_are_not_taken_for_decodes() -> None:
     assert_greedy(core.model, reader.request.sequence.log, 4)
     talker.finished(core)
     assert_greedy(core.model, talker.request.sequence.log, 60)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("kind", ["hybrid", "attention", "mamba"])
+def test_repeated_iterations_are_not_planned_and_say_the_same(
+    kind: str, temperature: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Replies of different lengths beside each other; one is cancelled, one comes late, one ends by a token."""
+
+    def replies(overlap: bool) -> tuple[list[list[int]], int, int]:
+        core = Core(micro_model(kind), settings(overlap=overlap, graphs=overlap, page_size=16))
+        planned = 0
+        plan = core.scheduler.plan
+
+        def counted() -> Plan:
+            nonlocal planned
+            planned += 1
+            return plan()
+
+        monkeypatch.setattr(core.scheduler, "plan", counted)
+
+        def begin(n: int, stop: tuple[int, ...] = ()) -> Asked:
+            sequence = core.sessions.open(f"s{n}")
+            core.sessions.append(sequence, words(5 + n, n + 1))
+            params = SamplingParams(80 - n, temperature, seed=n, stop_token_ids=stop, ignore_eos=True)
+            return Asked(core, sequence, params)
+
+        asked = [begin(n, stop=tuple(range(0, 400, 29)) if n == 3 else ()) for n in range(4)]
+        while len(asked[0].request.events) < 30:
+            core.step()
+        core.finish(asked[1].request, "cancelled")
+        asked.append(begin(4))
+        for one in asked:
+            one.finished(core)
+        while core.step():
+            pass
+        core.check_integrity()
+        for one in asked:
+            if temperature == 0:
+                assert_greedy(core.model, one.request.sequence.log, len(one.request.events))
+        said = [[event.token for event in one.request.events] for one in asked]
+        return said, planned, core.stats().iterations
+
+    plain, planned, iterations = replies(overlap=False)
+    assert planned >= iterations
+    repeated, planned, iterations = replies(overlap=True)
+    assert planned < iterations / 2
+    assert repeated[1][:30] == plain[1][:30]  # cancelled at about the thirtieth
+    assert [*repeated[:1], *repeated[2:]] == [*plain[:1], *plain[2:]]
 
 
 def test_batch_sizes() -> None:

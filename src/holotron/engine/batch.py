@@ -81,6 +81,17 @@ def decode_batch(
     return Batch(size, length, context, row, table, slot, context.astype(np.int64), ids, source, [])
 
 
+def advance(batch: Batch, count: int, page_size: int) -> None:
+    """The same decodes one token further; what they read is what was sampled for each."""
+    context = batch.context_S
+    context[:count] += 1
+    batch.position_T[:count] += 1
+    batch.source_D[:count] = np.arange(count)
+    if batch.slot_T.size:
+        page, within = np.divmod(context, page_size)
+        batch.slot_T[:] = batch.table_SM[np.arange(len(context)), page].astype(np.int64) * page_size + within
+
+
 def mixed_batch(pieces: Sequence[Piece], pools: Pools) -> Batch:
     sequences = [piece.request.sequence for piece in pieces]
     length = np.array([piece.count for piece in pieces], np.int32)

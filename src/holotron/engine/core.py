@@ -33,7 +33,7 @@ from holotron.engine.log import TileStore
 from holotron.engine.replies import Replies
 from holotron.engine.runner import Runner
 from holotron.engine.sampler import Choice, draw, never_sampled
-from holotron.engine.scheduler import Plan, Scheduler
+from holotron.engine.scheduler import Plan, Repeat, Scheduler
 from holotron.engine.sequence import Request, Sequence
 from holotron.engine.sessions import Sessions
 from holotron.engine.sizes import allocate, context_limit
@@ -79,6 +79,7 @@ class Core:
             align=mamba.chunk if mamba is not None else config.page_size,
             resume=self.sessions.resume,
             evict=self.sessions.evict,
+            repeats=self._overlap and self.runner.repeats,
         )
 
     @property
@@ -99,10 +100,15 @@ class Core:
         """
         started, waited = time.perf_counter(), self._waited
         self._expire()
-        plan = self.scheduler.plan()
-        for request, error in plan.failed:
-            self.finish(request, "error", error=error)
-        before, self._flight = self._flight, self._launch(plan) if plan.all else None
+        before = self._flight
+        if repeat := self.scheduler.plan_again():
+            plan = Plan(decodes=repeat.pieces)
+            self._flight = self._launch_again(repeat)
+        else:
+            plan = self.scheduler.plan()
+            for request, error in plan.failed:
+                self.finish(request, "error", error=error)
+            self._flight = self._launch(plan) if plan.all else None
         if before is None and self._flight is None:
             return bool(plan.failed)
         finished = self._finished
@@ -149,6 +155,21 @@ class Core:
             flight.due.append((piece.request, -1))
         return flight
 
+    def _launch_again(self, repeat: Repeat) -> Flight | None:
+        flight = Flight(repeat.pieces, self.version, repeat)
+        try:
+            flight.hidden_SD = self.runner.again()
+        except Exception as error:
+            self._give_up([piece.request for piece in repeat.pieces], error)
+            return None
+        flight.due = repeat.due
+        for request, _ in repeat.due:
+            sequence = request.sequence
+            sequence.memory.length += 1
+            sequence.service += 1
+            sequence.promised += 1
+        return flight
+
     def _read_prompt(self, flight: Flight, n: int) -> None:
         """Count the prompt tokens of a piece, and keep its memory where somebody wants it; nobody does further on."""
         request, start, count = flight.pieces[n]
@@ -165,7 +186,8 @@ class Core:
     def _choose(self, flight: Flight) -> None:
         """Sample for everybody whose log is computed to its end."""
         wanted: list[tuple[Request, int]] = []
-        for request, n in flight.due:
+        undisturbed = flight.repeat is not None and flight.repeat is self.scheduler.repeat
+        for request, n in flight.due if not undisturbed else ():
             sequence = request.sequence
             if request.done:
                 continue
@@ -176,7 +198,9 @@ class Core:
             else:
                 wanted.append((request, n))
         try:
-            if wanted:
+            if flight.repeat is not None and undisturbed:
+                self._sample_again(flight, flight.repeat)
+            elif wanted:
                 self._sample(flight, wanted)
             flight.mark()
         except Exception as error:
@@ -199,6 +223,15 @@ class Core:
         for n, request in enumerate(flight.sampled):
             if not request.done:
                 request.sequence.source = n
+
+    def _sample_again(self, flight: Flight, repeat: Repeat) -> None:
+        """For the same requests in the same places, none of which has a grammar."""
+        assert flight.hidden_SD is not None
+        requests = [request for request, _ in repeat.due]
+        choices = [Choice(r.params, r.seed, len(r.events)) for r in requests] if not repeat.greedy else []
+        flight.draw = draw(self.runner.logits(flight.hidden_SD), choices, never=self._never)
+        flight.sampled = requests
+        self.runner.feed_back(flight.draw.tokens_B)
 
     def _land(self, flight: Flight) -> None:
         """Read what was sampled, and append."""
@@ -354,6 +387,7 @@ class Core:
         version it was computed. `refresh`: everything remembered is void and computed again when needed. What is
         cached for nobody in particular is dropped either way."""
         self.land()
+        self.scheduler.disturb()
         if load_weights(self.model, tensors):
             self.vision.clear()
         self.runner.forget_graphs()

@@ -7,14 +7,15 @@ import torch
 from torch import Tensor
 
 from holotron.engine.sampler import Draw, Sampled
-from holotron.engine.scheduler import Piece
+from holotron.engine.scheduler import Piece, Repeat
 from holotron.engine.sequence import Request
 from holotron.kernels.layout import upload
 
 
 class Flight:
-    def __init__(self, pieces: list[Piece], version: int) -> None:
+    def __init__(self, pieces: list[Piece], version: int, repeat: Repeat | None = None) -> None:
         self.pieces = pieces
+        self.repeat = repeat  # it is this once more
         self.version = version  # of the weights
         self.hidden_SD: Tensor | None = None  # final vectors of the pieces; valid until the next iteration is launched
         self.due: list[tuple[Request, int]] = []  # to be sampled for, from this vector; -1: from what is remembered

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from holotron.engine.api import EngineConfig
-from holotron.engine.batch import Batch, Tables, decode_batch, fed_back, mixed_batch
+from holotron.engine.batch import Batch, Tables, advance, decode_batch, fed_back, mixed_batch
 from holotron.engine.blocks import Pools
 from holotron.engine.graphs import Graphs, bucket_sizes, capturable
 from holotron.engine.scheduler import Piece
@@ -40,6 +40,7 @@ class Runner:
         self._most_pages = pools.pages_for(context_limit + 1)
         self._width = min(NARROWEST, self._most_pages)  # of the page tables of decodes; grows with the contexts
         self._tables: Tables | None = None
+        self._last: tuple[Batch, int] | None = None  # decodes, and how many of them are real
         self._graphs = Graphs(model, pools, self._sampled) if self._sizes and capturable(model, pools) else None
 
     def run(self, pieces: Sequence[Piece]) -> Tensor:
@@ -47,12 +48,25 @@ class Runner:
         until the next call."""
         if self._sizes and pieces[-1].count == 1 and all(map(_is_decode, pieces)):
             return self._decode([piece.request.sequence for piece in pieces])[: len(pieces)]
+        self._last = None
         batch = mixed_batch(pieces, self._pools)
         hidden_TD = self._forward(batch)
         if len(batch.id_T) == len(pieces):
             return hidden_TD
         (last_S,) = upload([np.cumsum(batch.length_S, dtype=np.int64) - 1], self._model.device)
         return hidden_TD[last_S]
+
+    def again(self) -> Tensor:
+        """The last call, which was for decodes alone, with each sequence one token further."""
+        assert self._last is not None
+        batch, count = self._last
+        advance(batch, count, self._pools.page_size)
+        return self._compute(batch)[:count]
+
+    @property
+    def repeats(self) -> bool:
+        """Whether iterations of decodes are of a kind that can be repeated."""
+        return bool(self._sizes)
 
     def feed_back(self, tokens_B: Tensor) -> None:
         """What was sampled, for the next call to read."""
@@ -77,6 +91,10 @@ class Runner:
         if self._pools.has_attention:
             self._widen(max([len(sequence.memory.pages) for sequence in sequences]))
         batch = decode_batch(sequences, self._pools, size, self._tables, self._pools.padding)
+        self._last = (batch, len(sequences))
+        return self._compute(batch)
+
+    def _compute(self, batch: Batch) -> Tensor:
         return self._graphs.run(batch) if self._graphs is not None else self._forward(batch)
 
     def _widen(self, pages: int) -> None:

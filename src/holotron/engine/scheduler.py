@@ -12,6 +12,9 @@ prompts; so weights are read once for both. The rules:
   its blocks may move to the host, and it continues later exactly where it was. Nothing is ever computed twice for it.
 
 The scheduler decides and keeps the books of the pools; `runner` computes.
+
+Most iterations are the last one once more, with every sequence one token further. That is decided without looking at
+anybody (`Repeat`): how often it can be done is known beforehand, and whoever comes, goes or yields ends it.
 """
 
 from __future__ import annotations
@@ -56,6 +59,15 @@ class Plan:
         return self.decodes + self.prefills + self.waiting_to_sample
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Repeat:
+    """The decodes of an iteration, to be done again."""
+
+    pieces: list[Piece]  # of the first time
+    due: list[tuple[Request, int]]  # all of them: who and in which place
+    greedy: bool  # nobody wants more than the likeliest token
+
+
 class Scheduler:
     def __init__(
         self,
@@ -66,9 +78,11 @@ class Scheduler:
         align: int,
         resume: Callable[[Request], bool],
         evict: Callable[[], bool],
+        repeats: bool = False,
     ) -> None:
         """`resume` gives a request whatever memory is known for its log, or says it should wait for it; `evict` drops
-        something nobody holds, or says there is nothing left; pieces of prompts end at multiples of `align`."""
+        something nobody holds, or says there is nothing left; pieces of prompts end at multiples of `align`. `repeats`:
+        iterations of decodes may be repeated."""
         self._config = config
         self._pools = pools
         self._context_limit = context_limit
@@ -79,6 +93,9 @@ class Scheduler:
         self.running: dict[Request, None] = {}
         self._order: list[Request] | None = None
         self.preemptions = 0
+        self.repeat: Repeat | None = None  # as long as nobody comes or goes
+        self._repeats = repeats
+        self._repeats_left = 0
         self._arrivals = 0
         self._floor = 0.0
 
@@ -92,15 +109,21 @@ class Scheduler:
         sequence.service = max(sequence.service, self._floor)
         request.order = (math.inf if request.background else sequence.service, self._arrivals)
         self.waiting[request] = None
+        self.disturb()
 
     def remove(self, request: Request) -> None:
         """It has ended, however it did. Its memory is free to move from now on."""
+        self.disturb()
         if request in self.running:
             del self.running[request]
             self._order = None
             request.sequence.memory.unpin()
         else:
             del self.waiting[request]
+
+    def disturb(self) -> None:
+        """The next iteration is not the last one again."""
+        self.repeat, self._repeats_left = None, 0
 
     @property
     def queue_length(self) -> int:
@@ -111,7 +134,43 @@ class Scheduler:
 
     # --------------------------------------------------------------------------------------------------- deciding
 
+    def plan_again(self) -> Repeat | None:
+        """The last iteration once more, if that is all there is to do."""
+        if self._repeats_left == 0:
+            return None
+        self._repeats_left -= 1
+        return self.repeat
+
     def plan(self) -> Plan:
+        plan = self._plan()
+        if self._repeats:
+            self._look_ahead(plan)
+        return plan
+
+    def _look_ahead(self, plan: Plan) -> None:
+        """How often this iteration can be repeated before somebody's reply is long enough or needs another page."""
+        self.disturb()
+        decodes = plan.decodes
+        if self.waiting or not decodes or len(decodes) < len(self.running):
+            return
+        left = self._context_limit
+        page_size = self._pools.page_size
+        for request, start, _ in decodes:
+            sequence = request.sequence
+            if request.matcher is not None or start < request.prompt:
+                return
+            reply = request.params.max_tokens - len(request.events)
+            room = self._context_limit - len(sequence.log.ids)
+            left = min(left, reply - sequence.promised - 1, room - sequence.promised - 1)
+            if self._pools.has_attention:
+                left = min(left, len(sequence.memory.pages) * page_size - start - 1)
+        if left > 0:
+            asked = [request.params for request, _, _ in decodes]
+            greedy = all(params.temperature == 0 and not params.top_logprobs for params in asked)
+            due = [(piece.request, n) for n, piece in enumerate(decodes)]
+            self.repeat, self._repeats_left = Repeat(decodes, due, greedy), left
+
+    def _plan(self) -> Plan:
         plan = Plan()
         self._admit(plan)
         order = self._in_order()
@@ -213,6 +272,7 @@ class Scheduler:
         self._order = None
         request.sequence.memory.unpin()
         self.waiting[request] = None
+        self.disturb()
 
     def _piece(self, request: Request, budget: int) -> int:
         sequence = request.sequence
