@@ -40,7 +40,7 @@ struct Pass {
         linear<Then::set>(team, norm(team, layer.norm), tokens, shape.hidden, layer.weights[0], shape.projected(), wide);
         team.wait();
         MambaLayer mixer{shape, layer, batch, memory, wide, mixed};
-        mixer.scan(team);
+        scan(team, mixer);
         team.wait();
         for (long s = team.me; s < batch.sequences; s += team.count) mixer.remember_inputs(s);
         const long inner = shape.inner();
