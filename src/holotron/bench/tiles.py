@@ -7,25 +7,18 @@ from collections.abc import Callable
 from statistics import median
 
 import torch
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from holotron.model.model import Holotron
 
 
 @torch.inference_mode()
 def measure(model: Holotron, counts: tuple[int, ...] = (9, 18, 36)) -> dict[str, float]:
-    """By number of tiles, and for the first number also by what computes the attention."""
+    """By number of tiles."""
     side = model.config.image.tile_size
     found: dict[str, float] = {}
     for n in counts:
         pixels = torch.randn(n, 3, side, side, device=model.device, dtype=model.dtype)
         found[f"{n} tiles"] = milliseconds(lambda p=pixels: model.encode_tiles(p))  # type: ignore[misc]
-        if n == counts[0]:
-            for backend in (SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION):
-                with sdpa_kernel([backend, SDPBackend.MATH], set_priority=True):
-                    found[f"{n} tiles, {backend.name.lower()}"] = milliseconds(
-                        lambda p=pixels: model.encode_tiles(p)  # type: ignore[misc]
-                    )
     return found
 
 
