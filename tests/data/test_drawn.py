@@ -89,6 +89,13 @@ def test_shapes_have_the_colour_that_their_label_says(painter: Painter) -> None:
     assert len(seen) >= 6
 
 
+def test_languages_can_be_chosen() -> None:
+    assert {Painter(languages=("en",)).paint(3, n).origin["language"] for n in range(12)} == {"en"}
+    assert len({Painter().paint(3, n).origin["language"] for n in range(30)}) > 2
+    with pytest.raises(InputError, match="languages are en"):
+        Painter(languages=("klingon",))
+
+
 def test_held_out_fonts_are_kept_apart() -> None:
     usual, reserved = Painter(), Painter(held_out=True)
     fonts = {usual.paint(seed, 0).origin["font"] for seed in range(25)}

@@ -24,7 +24,7 @@ from holotron.data.glyphs import Typeface, typeface
 from holotron.data.labels import Box, Element, Page
 from holotron.data.pages.kit import HUES
 from holotron.data.pages.make import Size
-from holotron.data.pages.words import Words, draw_words
+from holotron.data.pages.words import LANGUAGES, Words, draw_words
 from holotron.data.samples import make_samples
 from holotron.data.shards import pages_in_shard, to_row, write_shard
 from holotron.errors import InputError
@@ -44,15 +44,23 @@ class Painter:
     """Holds the fonts; everything else is drawn from the seed."""
 
     def __init__(
-        self, *, sizes: tuple[Size, ...] = SIZES, fonts: Iterable[Path] | None = None, held_out: bool = False
+        self,
+        *,
+        sizes: tuple[Size, ...] = SIZES,
+        fonts: Iterable[Path] | None = None,
+        held_out: bool = False,
+        languages: tuple[str, ...] = LANGUAGES,
     ) -> None:
         """`fonts`: files to use; by default the system's. Held-out families are used if, and only if, `held_out`."""
+        if unknown := set(languages) - set(LANGUAGES):
+            raise InputError(f"no words in {', '.join(sorted(unknown))}; languages are {', '.join(LANGUAGES)}")
         faces = [typeface(path) for path in (font_files() if fonts is None else fonts)]
         self._faces = [face for face in faces if (face.family in HELD_OUT) == held_out]
         if not any(face.languages for face in self._faces):
             raise InputError("none of the fonts is a text font for this side of the held-out split; name others")
         self._sizes = sizes
         self._held_out = held_out
+        self._languages = languages
 
     @lru_cache(maxsize=4)  # noqa: B019 (a painter lives as long as its process)
     def _in_use(self, seed: int, period: int) -> list[tuple[Typeface, float]]:
@@ -67,7 +75,8 @@ class Painter:
         rng = random.Random(f"holotron drawn page {seed} {index} {self._held_out}")
         styles = self._in_use(seed, index // PERIOD)
         size, (face, type_size), second = rng.choice(self._sizes), rng.choice(styles), rng.choice(styles)
-        words = draw_words(rng, face.languages)
+        spoken = tuple(language for language in face.languages if language in self._languages)
+        words = draw_words(rng, spoken or face.languages)
         brush = _Brush(rng, words, face, type_size, second, size)
         if rng.random() < 0.25:
             brush.scatter()

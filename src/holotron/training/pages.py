@@ -24,6 +24,7 @@ from holotron.data.fonts import font_files
 from holotron.data.labels import Page, Text
 from holotron.data.labels import Sample as Question
 from holotron.data.pages.make import Size
+from holotron.data.pages.words import LANGUAGES
 from holotron.data.samples import make_samples
 from holotron.data.shards import from_row, shard_files
 from holotron.errors import InputError, MissingDependency
@@ -167,7 +168,8 @@ class DrawnPages:
             data = self._data
             fonts = None if data.fonts is None else font_files([data.fonts])
             sizes = tuple(Size.parse(size) for size in data.sizes)
-            self._painter = Painter(sizes=sizes, fonts=fonts, held_out=data.held_out)
+            languages = data.languages or LANGUAGES
+            self._painter = Painter(sizes=sizes, fonts=fonts, held_out=data.held_out, languages=languages)
         return self._samples.sample(self._painter.paint(self._data.seed, in_lanes(index, self._data.lanes)), rng)
 
 

@@ -61,6 +61,7 @@ class DrawnData(Part):
     seed: int = 0
     fonts: Path | None = None  # a folder of font files; None: the system's
     sizes: tuple[str, ...] = ("160x160@2",)  # CSS pixels and scale
+    languages: tuple[str, ...] = ()  # of their words, such as "en"; () is all there are
     # Pages near each other share a choice of fonts, whose letters stay drawn. With as many lanes as workers, each of
     # them walks along a stretch of pages of its own.
     lanes: PositiveInt = 1
@@ -276,7 +277,7 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe: ...
 @overload
 def read_recipe(path: Path, overrides: Sequence[str], kind: type[K]) -> K: ...
 def read_recipe(path: Path, overrides: Sequence[str] = (), kind: type[Any] = Recipe) -> Any:
-    """A recipe file with `dotted.key=value` overrides (`dotted.key=` takes the key out). Relative paths in it count from
+    """A recipe file with `dotted.key=value` overrides; `dotted.key=` takes the key out. Relative paths in it count from
     the working directory."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
