@@ -280,6 +280,8 @@ def _page_table(pages: Sequence[Sequence[int]] | np.ndarray | None, sequences: i
 def upload(arrays: Sequence[np.ndarray], device: torch.device | str) -> list[Tensor]:
     """Arrays of any types in one copy to the device, which does not wait for it."""
     device = torch.device(device)
+    if device.type == "cpu":
+        return [torch.from_numpy(array.copy()) for array in arrays]
     host, places = pack(arrays, pinned=device.type == "cuda")
     return unpack(host.to(device, non_blocking=True), arrays, places)
 
