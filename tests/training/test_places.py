@@ -66,14 +66,35 @@ def test_points_outside_or_on_what_is_not_shown_have_no_token():
 def test_pointing_is_a_softmax_over_each_picture():
     torch.manual_seed(0)
     head = PointingHead(8)
-    first, second = torch.randn(5, 8), torch.randn(9, 8)
-    picture = torch.tensor([0] * 5 + [1] * 9)
-    loss = head(torch.cat([first, second]), picture, torch.tensor([3, 5 + 7]))
-    expected = sum(
-        F.cross_entropy(head.score(head.norm(part)).flatten()[None], torch.tensor([label]))
-        for part, label in ((first, 3), (second, 7))
-    )
-    assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
+    parts, asking, labels = [torch.randn(5, 8), torch.randn(9, 8)], torch.randn(2, 8), [3, 7]
+    loss = head(asking, torch.cat(parts), torch.tensor([0] * 5 + [1] * 9), torch.tensor([3, 5 + 7]))
+    expected = 0.0
+    for question, part, label in zip(asking, parts, labels, strict=True):
+        seen = head.norm(part)
+        scores = head.score(seen).flatten() + head.answer(seen) @ head.ask(head.norm(question)) / 8
+        expected += F.cross_entropy(scores[None], torch.tensor([label])).item()
+    assert loss.item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_pointing_learns_to_match_what_was_asked():
+    """The right token is the one that resembles the question: no token is more likely than another by itself."""
+    torch.manual_seed(0)
+    head = PointingHead(16)
+    optimiser = torch.optim.Adam(head.parameters(), 0.02)
+
+    def lesson(pictures: int = 64, tokens: int = 10) -> torch.Tensor:
+        hidden = torch.randn(pictures, tokens, 16)
+        label = torch.randint(tokens, (pictures,))
+        order = torch.arange(pictures)
+        loss = head(hidden[order, label], hidden.flatten(0, 1), order.repeat_interleave(tokens), order * tokens + label)
+        return loss / pictures
+
+    first = lesson().item()
+    for _ in range(150):
+        optimiser.zero_grad()
+        lesson().backward()
+        optimiser.step()
+    assert lesson().item() < 0.3 < 2 < first
 
 
 def test_place_is_learnt_only_where_it_shows():

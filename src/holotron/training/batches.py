@@ -35,7 +35,8 @@ Stream = Callable[[int], Iterator[Sample]]  # the samples of this rank, from a g
 class Pointing(NamedTuple):
     """Pictures that replies point into. Legend: p of them, j image tokens in all."""
 
-    places_j: Tensor  # where in the row their image tokens are
+    before_p: Tensor  # where in the row the token before each picture is
+    places_j: Tensor  # and where their image tokens are
     picture_j: Tensor  # which of the p pictures each belongs to
     label_p: Tensor  # which of the j tokens is pointed at
 
@@ -106,14 +107,14 @@ def pack(
     )
 
 
-def _pointing(sequences: Sequence[TokenSequence], places_i: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _pointing(sequences: Sequence[TokenSequence], places_i: np.ndarray) -> tuple[np.ndarray, ...]:
     shown = np.cumsum([0, *(len(sequence.shown) for sequence in sequences)])[:-1]
     first_p, count_p, label_p = np.concatenate([NOWHERE, *(sequence.points for sequence in sequences)]).T
     first_p = first_p + np.repeat(shown, [len(sequence.points) for sequence in sequences])
     before_p = np.cumsum(count_p) - count_p
     picture_j = np.repeat(np.arange(len(count_p)), count_p)
     token_j = np.arange(count_p.sum()) - before_p[picture_j] + first_p[picture_j]
-    return places_i[token_j], picture_j, before_p + label_p
+    return places_i[first_p] - 1, places_i[token_j], picture_j, before_p + label_p
 
 
 class Batches:

@@ -63,8 +63,9 @@ class Learner(nn.Module):
             logits = self.model.language_model.logits(hidden.index_select(0, batch.before_l))
             sums["reply"] = sums["reply"] + F.cross_entropy(logits.float(), batch.targets_l, reduction="sum")
             if "pointing" in self.heads and len(batch.pointing.label_p):
-                places, picture, label = batch.pointing
-                sums["pointing"] = self.heads["pointing"](hidden.index_select(0, places), picture, label)
+                before, places, picture, label = batch.pointing
+                asking, shown = hidden.index_select(0, before), hidden.index_select(0, places)
+                sums["pointing"] = self.heads["pointing"](asking, shown, picture, label)
         return torch.stack([sums[name] for name in LOSSES])
 
     # ------------------------------------------------------------------------------------------------------- the parts

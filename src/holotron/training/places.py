@@ -39,17 +39,23 @@ class PlaceHead(nn.Module):
 
 
 class PointingHead(nn.Module):
-    """Hidden vectors of image tokens to one score each."""
+    """Hidden vectors of image tokens to one score each: whether it looks like a place to click, and how well it matches
+    the token before the picture, which has read the goal."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, matched: int = 64) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(width)
         self.score = nn.Linear(width, 1)
+        self.ask = nn.Linear(width, matched)
+        self.answer = nn.Linear(width, matched)
 
-    def forward(self, hidden_jD: Tensor, picture_j: Tensor, label_p: Tensor) -> Tensor:
+    def forward(self, asking_pD: Tensor, hidden_jD: Tensor, picture_j: Tensor, label_p: Tensor) -> Tensor:
         """The cross-entropy of a softmax over each picture, summed. `picture_j`: which of p pictures a token belongs
         to; `label_p`: the right token of each."""
-        score_j = self.score(self.norm(hidden_jD)).float().flatten()
+        hidden = self.norm(hidden_jD)
+        asked = self.ask(self.norm(asking_pD)).index_select(0, picture_j)
+        match = (asked * self.answer(hidden)).sum(-1) * asked.shape[-1] ** -0.5
+        score_j = (self.score(hidden).flatten() + match).float()
         most_p = torch.full(label_p.shape, -torch.inf, device=score_j.device)
         most_p = most_p.scatter_reduce(0, picture_j, score_j.detach(), "amax")
         total_p = torch.zeros_like(most_p).index_add(0, picture_j, (score_j - most_p[picture_j]).exp())
