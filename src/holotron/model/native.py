@@ -79,7 +79,7 @@ class _Seen:
 
     def __init__(self) -> None:
         self.entries: list[tuple[dict[str, Any], str, Any]] = []
-        self.addresses: list[tuple[Tensor, int]] = []
+        self.addresses: list[tuple[dict[str, Any], str, int]] = []
         self.hooks: list[dict[int, Any]] = []
 
     def module(self, parent: nn.Module, name: str, kind: type[M]) -> M | None:
@@ -96,17 +96,17 @@ class _Seen:
         tensor = module._parameters.get(name) if module is not None else None
         if module is None or tensor is None:
             return 0
-        self.entries.append((module._parameters, name, tensor))
-        self.addresses.append((tensor, tensor.data_ptr()))
+        self.addresses.append((module._parameters, name, tensor.data_ptr()))
         plain = tensor.dtype == torch.float32 and tensor.device.type == "cpu" and tensor.is_contiguous()
         return tensor.data_ptr() if plain and tensor.numel() == size else 0
 
     def unchanged(self) -> bool:
-        for holder, name, thing in self.entries:  # some five hundred, every pass: plain loops are the fastest
+        for holder, name, thing in self.entries:  # some hundreds, every pass: plain loops are the fastest
             if holder.get(name) is not thing:
                 return False
-        for tensor, address in self.addresses:  # noqa: SIM110
-            if tensor.data_ptr() != address:
+        for holder, name, address in self.addresses:
+            tensor = holder.get(name)
+            if tensor is None or tensor.data_ptr() != address:
                 return False
         return True
 
