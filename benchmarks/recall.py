@@ -125,7 +125,7 @@ def decoder(pattern: str, hidden: int, mlp: int, vocab: int) -> ModelConfig:
             vocab=vocab,
             hidden=hidden,
             pattern=pattern,
-            mamba=MambaConfig(heads=hidden // 16, head_dim=32, state=16, groups=1, chunk=64),
+            mamba=MambaConfig(heads=hidden // 16, head_dim=32, state=16, groups=1, chunk=24),
             # A transformer needs positions; beside Mamba layers attention has none, as in the family.
             attention=AttentionConfig(
                 heads=2, kv_heads=2, head_dim=hidden // 2, rope_theta=10_000.0 if "M" not in pattern else None
