@@ -44,7 +44,7 @@ class Meeting {
 // eaten up what the threads gained, the next passes are done alone, and then it is tried again.
 class Crowd {
     static constexpr int LONGEST = 32;
-    int alone = 0, pause = 1;
+    int alone = 0, pause = 1, losses = 0;
     int64_t begun = 0;
 
   public:
@@ -60,8 +60,12 @@ class Crowd {
         if (threads == 1) return;
         // Of the time that is lost, a thread spends about half waiting and half without a core.
         bool gained = 2 * lost < (threads - 1) * (int64_t)(__rdtsc() - begun);
-        if (!gained) alone = pause + 1;
-        pause = gained ? 1 : pause < LONGEST ? 2 * pause : LONGEST;
+        losses = gained ? 0 : losses + 1;
+        if (gained) pause = 1;
+        if (losses < 2) return;  // once may be chance, or a thread that had to be woken
+        losses = 0;
+        alone = pause + 1;
+        pause = pause < LONGEST ? 2 * pause : LONGEST;
     }
 };
 
