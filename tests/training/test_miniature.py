@@ -63,7 +63,7 @@ def miniature() -> ModelConfig:
 
 
 def play(policy: Policy, run: Path, seeds: str, *, size: str = SIZE) -> float:
-    """One box among several colours is to be clicked; the share of episodes that succeed."""
+    """A box is to be clicked; the share of episodes that succeed."""
     suite = find_suite("painted", "boxes-1", seeds, size=size).limited(steps=1)
     result = asyncio.run(evaluate(policy, suite, run, settings=Settings(sessions=8)))
     assert result.scores.mean_success is not None
