@@ -159,7 +159,9 @@ def reinforce(checkpoint: Path, out: Path, *, steps: int = 40, **changes: Any) -
     """Reinforcement learning from a checkpoint on painted screens: greedy success on seeds it never plays, before and
     after."""
     evaluate = {"every_steps": steps, "seeds": "200000:200064"}
-    recipe = rl_recipe(checkpoint, **{"schedule": {"steps": steps}, "evaluate": evaluate, **changes})
+    recipe = rl_recipe(
+        checkpoint, **{"schedule": {"steps": steps, "decay_share": 0.7}, "evaluate": evaluate, **changes}
+    )
     figures = RlTrainer(recipe, out, "cpu").run()
     curve = [row["evaluation/success"] for row in read_metrics(out) if "evaluation/success" in row]
     return curve[0], figures["evaluation/success"]
