@@ -15,6 +15,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
 from holotron.kernels import native
 from holotron.kernels.layout import Layout, Snapshot
@@ -23,7 +24,7 @@ from holotron.model.cache import Cache
 from holotron.model.config import AttentionConfig, DecoderConfig, MambaConfig, MLPConfig, ModelConfig
 from holotron.model.decoder import Decoder
 from holotron.model.model import Holotron
-from holotron.model.native import native_head
+from holotron.model.native import NativeDecoder, native_head
 from holotron.model.presets import tiny
 from holotron.model.weights import random_model
 from tests.model.oracle import unsettle
@@ -123,17 +124,26 @@ def test_a_pass(
     def copy(dtype: torch.dtype) -> Cache:
         return Cache(*(getattr(given_memory, name).to(dtype, copy=True) for name in MEMORIES))
 
-    expected_memory, found_memory = copy(torch.float64), copy(torch.float32)
+    expected_memory, found_memory, plain_memory = copy(torch.float64), copy(torch.float32), copy(torch.float32)
     with threads(count), pytest.MonkeyPatch.context() as patch:
         patch.setattr(native, "library", lambda: build.library(flags))
         found = decoder._native.forward(decoder, x, layout, found_memory)
+        decoder._native = NativeDecoder()  # that has not seen a library yet
+        patch.setattr(native, "library", lambda: None)
+        plain = decoder(x, layout, plain_memory)
     expected = decoder.double()(x.double(), layout, expected_memory)
     assert found is not None
     assert torch.equal(x, before)
-    torch.testing.assert_close(found.double(), expected, rtol=2e-4, atol=2e-4)
+    close(found, plain, expected)
     for name in MEMORIES:
-        was, should = getattr(found_memory, name).double(), getattr(expected_memory, name)
-        torch.testing.assert_close(was, should, rtol=2e-4, atol=2e-4, msg=name)
+        close(*(getattr(memory, name) for memory in (found_memory, plain_memory, expected_memory)))
+
+
+def close(found: Tensor, plain: Tensor, expected: Tensor) -> None:
+    """As near to float64 as torch in fp32 is, give or take: a random net may magnify a rounding a hundredfold."""
+    wrong, usual = (found - expected).abs(), (plain - expected).abs()
+    assert wrong.norm() <= 1e-5 * expected.norm() + 4 * usual.norm()
+    assert not wrong.numel() or wrong.max() <= 2e-5 * expected.abs().max() + 8 * usual.max()
 
 
 def small() -> Holotron:
