@@ -143,6 +143,18 @@ def test_packed_pointing_is_that_of_each_picture_alone():
     assert alone[LOSSES.index("pointing")] > 0 and alone[LOSSES.index("place")] > 0
 
 
+def test_pointing_teaches_what_the_last_attention_layer_will_look_at():
+    """Had it been asked at the end, later layers could answer it and the reply would never know."""
+    learner = Learner(random_model(CONFIG), LOSSES[1:])
+    sample = pointed(0, 1)
+    batch = pack([sample.tiles], [sample.sequences], [None], config=CONFIG, device=torch.device("cpu"))
+    learner(batch, learner.pixels(batch.tiles_n3HW))[LOSSES.index("pointing")].backward()
+    last = CONFIG.decoder.pattern.rindex("*")
+    for number, layer in enumerate(learner.model.language_model.backbone.layers):
+        taught = any(p.grad is not None and p.grad.abs().sum() > 0 for p in layer.parameters())
+        assert taught == (number < last), number
+
+
 def test_balance_makes_rows_of_pictures_and_text_equally_loud():
     model = random_model(CONFIG)
     assert model.mlp1 is not None

@@ -7,6 +7,7 @@ forward passes on all ranks, so neither the size of a pass nor the number of ran
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -32,6 +33,11 @@ class Learner(nn.Module):
         self.always_see = False  # shards are gathered by all ranks together: one without pictures looks at a blank
         self.heads = nn.ModuleDict({name: _head(name, model.config) for name in LOSSES[1:] if name in losses})
         self.heads.to(device=model.device, dtype=model.dtype)
+        self._stream_TD = torch.empty(0)  # of the pass under way, where `pointing` looks at it
+        if "pointing" in self.heads:
+            pattern = model.config.decoder.pattern
+            layer = pattern.rindex("*") if "*" in pattern else len(pattern) - 1
+            model.language_model.backbone.layers[layer].register_forward_pre_hook(self._keep_stream)
 
     def counts(self, batch: Batch) -> Tensor:
         """How much each of `LOSSES` is summed over in this batch."""
@@ -64,8 +70,9 @@ class Learner(nn.Module):
             sums["reply"] = sums["reply"] + F.cross_entropy(logits.float(), batch.targets_l, reduction="sum")
             if "pointing" in self.heads and len(batch.pointing.label_p):
                 before, places, picture, label = batch.pointing
-                asking, shown = hidden.index_select(0, before), hidden.index_select(0, places)
+                asking, shown = self._stream_TD.index_select(0, before), self._stream_TD.index_select(0, places)
                 sums["pointing"] = self.heads["pointing"](asking, shown, picture, label)
+            self._stream_TD = torch.empty(0)
         return torch.stack([sums[name] for name in LOSSES])
 
     # ------------------------------------------------------------------------------------------------------- the parts
@@ -96,6 +103,10 @@ class Learner(nn.Module):
             seen = rows_nkD.flatten(0, 1).index_select(0, batch.rows_i)
             x = x.index_copy(0, batch.places_i, seen.to(x.dtype))
         return decoder(x, Layout.build(batch.lengths, device=x.device))
+
+    def _keep_stream(self, layer: nn.Module, inputs: tuple[Tensor, Tensor | None, Any, Any]) -> None:
+        added, stream = inputs[:2]
+        self._stream_TD = added if stream is None else stream + added
 
     def predict(self, batch: Batch, rows_nkD: Tensor | None) -> Tensor:
         """Logits for the learnt tokens alone: a vocabulary is wide and most tokens are only read."""

@@ -5,7 +5,8 @@ need that, so a tower that was only taught to read forgets it, and then nobody c
 
 `pointing`: a click's few digits tell the network little about what it should have looked at. So the image tokens of the
 picture, which come after the goal and can compare themselves with it, are asked directly: which of you is it? One
-softmax over the picture, the answer being the token that the click falls into.
+softmax over the picture, the answer being the token that the click falls into. They are asked before the last attention
+layer, so that the reply, which looks at them there, finds the token marked; asked at the end, only the head would know.
 """
 
 from __future__ import annotations
