@@ -74,7 +74,7 @@ def test_greedy_and_logprobs_are_the_models_own() -> None:
     logits = logits_of(3, 2)
     plain = logits.log_softmax(-1)
     params = [SamplingParams(temperature=0, top_logprobs=4), SamplingParams(temperature=3, top_k=1)]
-    out = sample(logits, [Choice(p, 0, 0) for p in params], never=torch.tensor([int(logits[1].argmax())]))
+    out = sample(logits, [Choice(p, 0, 0) for p in params], never=torch.arange(VOCAB) == logits[1].argmax())
     assert out.tokens[0] == int(logits[0].argmax())
     assert out.tokens[1] == int(logits[1].topk(2).indices[1])  # the best one may never be sampled
     for n, token in enumerate(out.tokens):
@@ -102,7 +102,7 @@ def test_policy_logprobs_are_of_what_was_drawn_from() -> None:
     params = SamplingParams(temperature=temperature, policy_logprobs=True)
     choices = [Choice(params, 3, index) for index in range(count)]
     allowed = dict.fromkeys(range(count), words)
-    out = sample(logits.expand(count, -1), choices, never=torch.tensor([never]), allowed=allowed)
+    out = sample(logits.expand(count, -1), choices, never=torch.arange(VOCAB) == never, allowed=allowed)
     told = dict(zip(out.tokens, out.logprobs, strict=True))
     assert set(told) <= {*range(31), 33}
     for token, times in zip(*np.unique(out.tokens, return_counts=True), strict=True):

@@ -25,6 +25,8 @@ from torch import Tensor
 import holotron.kernels.attention.reference as attention_reference
 import holotron.kernels.attention.triton as attention_triton
 import holotron.kernels.attention.triton_tiles as tiles_triton
+import holotron.kernels.choice.reference as choice_reference
+import holotron.kernels.choice.triton as choice_triton
 import holotron.kernels.conv.reference as conv_reference
 import holotron.kernels.conv.triton as conv_triton
 import holotron.kernels.linear.reference as linear_reference
@@ -125,6 +127,24 @@ def check_quantized(bench: Bench) -> Iterator[Result]:
     out = linear_triton.relu2(up)
     assert isinstance(out, Tensor)
     yield "relu2", error(out, up.double().relu().square()), TOLERANCE[bench.half]
+
+
+def check_choice(bench: Bench) -> Iterator[Result]:
+    vocab = 131_072 if bench.device == "cuda" else 9_000
+    for dtype in (FP32, bench.half):
+        logits = bench.normal(5, vocab + 3, dtype=dtype, scale=3.0)[:, :vocab]
+        logits[1, [7, vocab - 1]] = 40.0  # equals: the first counts
+        logits[2, 11] = 40.0
+        logits[3, 5000] = float("nan")
+        never = torch.zeros(vocab, dtype=torch.bool, device=logits.device)
+        never[[11, vocab // 2]] = True
+        for name, mask in (("all", None), ("some never", never)):
+            ours, theirs = choice_triton.likeliest(logits, mask), choice_reference.likeliest(logits.double(), mask)
+            sound = [0, 1, 2, 4]
+            yield f"likeliest of {name} {dtype}", float((ours[0] != theirs[0])[sound].sum()), 0.0
+            yield f"likeliest of {name} {dtype}: logprobs", error(ours[1, sound], theirs[1, sound]), 1e-5
+            yield f"likeliest of {name} {dtype}: not a number", float(~ours[1, 3].isnan()), 0.0
+            yield f"likeliest of {name} {dtype}: an id all the same", float(not 0 <= ours[0, 3] < vocab), 0.0
 
 
 def check_product(bench: Bench) -> Iterator[Result]:
@@ -284,6 +304,7 @@ CHECKS: dict[str, Callable[[Bench], Iterator[Result]]] = {
     "norms": check_norms,
     "rotary": check_rotary,
     "quantized": check_quantized,
+    "choice": check_choice,
     "product": check_product,
     "conv": check_conv,
     "scan": check_scan,

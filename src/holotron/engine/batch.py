@@ -81,15 +81,25 @@ def decode_batch(
     return Batch(size, length, context, row, table, slot, context.astype(np.int64), ids, source, [])
 
 
-def advance(batch: Batch, count: int, page_size: int) -> None:
+def advance(batch: Batch, page_size: int) -> None:
     """The same decodes one token further; what they read is what was sampled for each."""
-    context = batch.context_S
-    context[:count] += 1
-    batch.position_T[:count] += 1
-    batch.source_D[:count] = np.arange(count)
-    if batch.slot_T.size:
-        page, within = np.divmod(context, page_size)
-        batch.slot_T[:] = batch.table_SM[np.arange(len(context)), page].astype(np.int64) * page_size + within
+    there = torch.from_numpy  # the tensors are these arrays
+    context, table, slot = there(batch.context_S), there(batch.table_SM), there(batch.slot_T)
+    advance_inputs(context, table, slot, there(batch.position_T), there(batch.source_D), page_size)
+
+
+def advance_inputs(
+    context_S: Tensor, table_SM: Tensor, slot_S: Tensor, position_S: Tensor, source_S: Tensor, page_size: int
+) -> None:
+    """In place, wherever they are. Whatever fills up the batch has no context, and stays as it is."""
+    real = context_S > 0
+    context_S += real
+    position_S += real
+    place = torch.arange(len(real), device=real.device)
+    source_S.copy_(place.masked_fill(~real, -1))
+    if slot_S.numel():
+        page = table_SM[place, position_S // page_size]
+        slot_S.copy_(page.long() * page_size + position_S % page_size)
 
 
 def mixed_batch(pieces: Sequence[Piece], pools: Pools) -> Batch:

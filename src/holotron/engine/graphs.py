@@ -1,9 +1,10 @@
 """Decode iterations as captured CUDA graphs: launched in one call instead of some five hundred.
 
 A graph is a recording of kernels and the addresses they read. So every batch size (of a few, the batch is filled up)
-has its own inputs at fixed addresses; a run writes them in one copy and replays. The first time a size is seen it runs
-kernel by kernel, which compiles and loads whatever is missing; the second time it is captured. Capturing computes
-nothing, so no state is moved on twice. All graphs share one pool of memory: they never run at the same time.
+has its own inputs at fixed addresses; a run writes them in one copy and replays. An iteration that is the last one
+again needs not even that: its inputs are moved on where they are. The first time a size is seen it runs kernel by
+kernel, which compiles and loads whatever is missing; the second time it is captured. Capturing computes nothing, so no
+state is moved on twice. All graphs share one pool of memory: they never run at the same time.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from holotron.engine.batch import Batch, fed_back
+from holotron.engine.batch import Batch, advance_inputs, fed_back
 from holotron.engine.blocks import Pools
 from holotron.kernels.dispatch import use_triton
 from holotron.kernels.layout import Layout, pack, unpack
 from holotron.model.model import Holotron
+
+Capture = tuple[torch.cuda.CUDAGraph, Tensor]  # and what it writes
 
 
 def bucket_sizes(most: int) -> list[int]:
@@ -45,14 +48,33 @@ def capturable(model: Holotron, pools: Pools) -> bool:
     return attention.supported(query, pools.cache.kv_ZL2zkD)
 
 
+class Captured:
+    """A computation that is captured the second time it is wanted, and replayed from then on."""
+
+    def __init__(self, compute: Callable[[], Tensor], capture: Callable[[Callable[[], Tensor]], Capture]) -> None:
+        self._compute = compute
+        self._capture = capture
+        self._seen = False
+        self.capture: Capture | None = None
+
+    def __call__(self) -> Tensor:
+        if self.capture is None:
+            if not self._seen:
+                self._seen = True
+                return self._compute()
+            self.capture = self._capture(self._compute)
+        graph, out = self.capture
+        graph.replay()
+        return out
+
+
 @dataclass(slots=True)
-class Recording:
-    """One batch size: its inputs, what computes them, and the graph of that once there is one."""
+class Size:
+    """Of one batch size: its inputs, the network on them, and what moves them on by a token."""
 
     inputs: Tensor
-    compute: Callable[[], Tensor]
-    graph: torch.cuda.CUDAGraph | None = None
-    hidden: Tensor | None = None
+    network: Captured
+    advance: Captured
 
 
 class Graphs:
@@ -60,7 +82,7 @@ class Graphs:
         self._model = model
         self._pools = pools
         self._sampled = sampled
-        self._recordings: dict[int, Recording] = {}
+        self._sizes: dict[int, Size] = {}
         self._pool = torch.cuda.graph_pool_handle()
         self._stream = torch.cuda.Stream(model.device)
 
@@ -68,31 +90,31 @@ class Graphs:
         """Final vectors [S, D] of a filled-up batch of decodes."""
         arrays = [batch.context_S, batch.row_S, batch.table_SM, batch.slot_T, batch.position_T, batch.id_T]
         host, places = pack([*arrays, batch.source_D], pinned=True)
-        known = self._recordings.get(batch.decodes)
+        known = self._sizes.get(batch.decodes)
         if known is None:
             inputs = host.to(self._model.device, non_blocking=True)
-            tensors = unpack(inputs, [*arrays, batch.source_D], places)
-            known = self._recordings[batch.decodes] = Recording(inputs, self._forward(*tensors))
-            return known.compute()
-        known.inputs.copy_(host, non_blocking=True)
-        if known.graph is None:
-            known.graph, known.hidden = self._capture(known.compute)
-        known.graph.replay()
-        assert known.hidden is not None
-        return known.hidden
+            known = self._sizes[batch.decodes] = self._size(inputs, unpack(inputs, [*arrays, batch.source_D], places))
+        else:
+            known.inputs.copy_(host, non_blocking=True)
+        return known.network()
+
+    def again(self, decodes: int) -> Tensor:
+        """The same for the batch of the last run, which had this size, with every sequence one token further."""
+        known = self._sizes[decodes]
+        known.advance()
+        return known.network()
 
     def clear(self) -> None:
         torch.cuda.synchronize(self._model.device)  # one of them may be running
-        self._recordings.clear()
+        self._sizes.clear()
         self._pool = torch.cuda.graph_pool_handle()  # a pool is gone with the last graph in it
 
     @property
     def captured(self) -> list[int]:
-        return [size for size, recording in self._recordings.items() if recording.graph is not None]
+        return [number for number, size in self._sizes.items() if size.network.capture is not None]
 
-    def _forward(
-        self, context: Tensor, row: Tensor, table: Tensor, slot: Tensor, position: Tensor, ids: Tensor, source: Tensor
-    ) -> Callable[[], Tensor]:
+    def _size(self, inputs: Tensor, tensors: list[Tensor]) -> Size:
+        context, row, table, slot, position, ids, source = tensors
         size = len(row)
         layout = Layout(
             lengths=(1,) * size,
@@ -112,17 +134,21 @@ class Graphs:
         def compute() -> Tensor:
             return decoder(decoder.embed(fed_back(ids, source, self._sampled)), layout, self._pools.cache)
 
-        return compute
+        def advance() -> Tensor:
+            advance_inputs(context, table, slot, position, source, self._pools.page_size)
+            return inputs
 
-    def _capture(self, compute: Callable[[], Tensor]) -> tuple[torch.cuda.CUDAGraph, Tensor]:
+        return Size(inputs, Captured(compute, self._capture), Captured(advance, self._capture))
+
+    def _capture(self, compute: Callable[[], Tensor]) -> Capture:
         # `torch.cuda.graph` would also collect garbage and empty the allocator's cache, which takes longer than this.
         graph = torch.cuda.CUDAGraph()
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):
             graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
             try:
-                hidden = compute()
+                out = compute()
             finally:
                 graph.capture_end()
         torch.cuda.current_stream().wait_stream(self._stream)
-        return graph, hidden
+        return graph, out

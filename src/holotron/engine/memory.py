@@ -116,9 +116,14 @@ class Memory:
         self.stamp = next(_stamps)
 
     def unpin(self) -> None:
-        """Allow it to be moved to the host when others need the room."""
+        """Allow it to be moved to the host when others need the room. Pages that were taken ahead are given back."""
         assert self.pinned
         self.pinned = False
+        ahead = self.pages[self._pools.pages_for(self.length) :]
+        del self.pages[len(self.pages) - len(ahead) :]
+        for page in ahead:
+            self._pools.pages.unpin(page)
+            self._pools.pages.drop(page)
         if self.state is not None:
             self._pools.rows.unpin(self.state)
         for page in self.pages:

@@ -60,8 +60,10 @@ class Runner:
         """The last call, which was for decodes alone, with each sequence one token further."""
         assert self._last is not None
         batch, count = self._last
-        advance(batch, count, self._pools.page_size)
-        return self._compute(batch)[:count]
+        if self._graphs is not None:
+            return self._graphs.again(batch.decodes)[:count]
+        advance(batch, self._pools.page_size)
+        return self._forward(batch)[:count]
 
     @property
     def repeats(self) -> bool:
@@ -69,7 +71,7 @@ class Runner:
         return bool(self._sizes)
 
     def feed_back(self, tokens_B: Tensor) -> None:
-        """What was sampled, for the next call to read."""
+        """What was sampled (as numbers of any type), for the next call to read."""
         self._sampled[: len(tokens_B)] = tokens_B
 
     def logits(self, hidden_SD: Tensor) -> Tensor:
@@ -92,9 +94,6 @@ class Runner:
             self._widen(max([len(sequence.memory.pages) for sequence in sequences]))
         batch = decode_batch(sequences, self._pools, size, self._tables, self._pools.padding)
         self._last = (batch, len(sequences))
-        return self._compute(batch)
-
-    def _compute(self, batch: Batch) -> Tensor:
         return self._graphs.run(batch) if self._graphs is not None else self._forward(batch)
 
     def _widen(self, pages: int) -> None:

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from holotron.engine.api import SamplingParams
+from holotron.kernels.choice import likeliest
 from holotron.kernels.layout import upload
 from holotron.model.model import Holotron
 
@@ -61,15 +62,13 @@ class Sampled:
 class Draw:
     """Tokens that the device has chosen, or is about to."""
 
-    def __init__(self, tokens_B: Tensor, logprobs_B: Tensor, top: tuple[Tensor, Tensor] | None, wanted: list[int]):
-        """`top`: logprobs and ids of the likeliest tokens of each row, of which the n-th row wants `wanted[n]`."""
-        self.tokens_B = tokens_B
+    def __init__(self, chosen_2B: Tensor, top: tuple[Tensor, Tensor] | None = None, wanted: Sequence[int] = ()) -> None:
+        """`chosen_2B`: tokens and their logprobs, as float64, which holds a token id exactly. `top`: logprobs and ids
+        of the likeliest tokens of each row, of which the n-th row wants `wanted[n]`."""
+        self.tokens_B = chosen_2B[0]
         self._wanted = wanted
-        rows = [tokens_B[None], logprobs_B[None]]
-        if top is not None:
-            rows += [part.T for part in top]
-        # In one copy; float64 holds a token id exactly.
-        packed = torch.cat([row.double() for row in rows])
+        # In one copy.
+        packed = chosen_2B if top is None else torch.cat([chosen_2B, *(part.T.double() for part in top)])
         self._host = packed
         self._event: torch.cuda.Event | None = None
         if packed.is_cuda:
@@ -112,14 +111,16 @@ def draw(
     never: Tensor | None = None,
     allowed: dict[int, Tensor] | None = None,
 ) -> Draw:
-    """One token per row. `never` are ids not to be sampled at all; `allowed` holds a bit mask (int32, 32 tokens a word)
-    for the rows under a grammar."""
+    """One token per row. `never` (bool [V]) are ids not to be sampled at all; `allowed` holds a bit mask (int32, 32
+    tokens a word) for the rows under a grammar. Rows beyond `choices` take the likeliest token."""
+    warm = [row for row, choice in enumerate(choices) if choice.params.temperature > 0]
+    widest = max((choice.params.top_logprobs for choice in choices), default=0)
+    if not warm and not allowed and not widest:
+        return Draw(likeliest(logits_BV, never))
     raw = logits_BV.to(torch.promote_types(logits_BV.dtype, torch.float32))
     norm_B = raw.logsumexp(-1)
     masked = _masked(raw, never, allowed or {})
     tokens_B = masked.argmax(-1)
-
-    warm = [row for row, choice in enumerate(choices) if choice.params.temperature > 0]
     plain = [row for row in warm if not _filtered(choices[row].params)]
     filtered = [row for row in warm if _filtered(choices[row].params)]
     for rows, pick in ((plain, _draw), (filtered, _draw_filtered)):
@@ -132,12 +133,12 @@ def draw(
         index = _column(drawn, np.int64, raw.device)[:, 0]
         scaled = _tempered(masked[index], [choices[row] for row in drawn])
         logprobs_B[index] = scaled.gather(-1, tokens_B[index, None])[:, 0] - scaled.logsumexp(-1)
-    widest = max((choice.params.top_logprobs for choice in choices), default=0)
     top = None
     if widest:
         values, ids = (raw - norm_B[:, None]).topk(min(widest, raw.shape[-1]))
         top = (values, ids)
-    return Draw(tokens_B, logprobs_B, top, [choice.params.top_logprobs for choice in choices])
+    chosen_2B = torch.stack([tokens_B.double(), logprobs_B.double()])
+    return Draw(chosen_2B, top, [choice.params.top_logprobs for choice in choices])
 
 
 def _filtered(params: SamplingParams) -> bool:
@@ -148,9 +149,7 @@ def _masked(raw_BV: Tensor, never: Tensor | None, allowed: dict[int, Tensor]) ->
     if never is None and not allowed:
         return raw_BV
     vocab = raw_BV.shape[-1]
-    masked = raw_BV.clone()
-    if never is not None:
-        masked.index_fill_(1, never, -torch.inf)  # assigning a number by index would wait for the device
+    masked = raw_BV.masked_fill(never, -torch.inf) if never is not None else raw_BV.clone()
     if allowed:
         rows = _column(list(allowed), np.int64, raw_BV.device)[:, 0]
         (words,) = upload([np.stack([mask.numpy() for mask in allowed.values()])], raw_BV.device)
@@ -212,3 +211,11 @@ def never_sampled(model: Holotron) -> Tensor | None:
     if model.vision_model is not None and tokens.image < vocab:
         ids.add(tokens.image)
     return torch.tensor(sorted(ids), device=model.device) if ids else None
+
+
+def never_mask(model: Holotron) -> Tensor | None:
+    """The same as bool [V], which is what `draw` wants."""
+    ids = never_sampled(model)
+    if ids is None:
+        return None
+    return torch.zeros(model.config.decoder.vocab, dtype=torch.bool, device=model.device).index_fill_(0, ids, True)

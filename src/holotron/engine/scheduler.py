@@ -29,6 +29,8 @@ from holotron.engine.api import EngineConfig, Overloaded
 from holotron.engine.blocks import Demand, Pools
 from holotron.engine.sequence import Request
 
+AHEAD = 16  # tokens that decodes have pages for beforehand
+
 
 class Piece(NamedTuple):  # cheaper to make than a dataclass, and every token takes one
     """`count` tokens of a request's log from `start` on. None at all: only sample, from what is remembered."""
@@ -64,7 +66,8 @@ class Repeat:
     """The decodes of an iteration, to be done again."""
 
     pieces: list[Piece]  # of the first time
-    due: list[tuple[Request, int]]  # all of them: who and in which place
+    requests: list[Request]  # theirs, in this order
+    due: list[tuple[Request, int]]  # everybody, with their places
     greedy: bool  # nobody wants more than the likeliest token
 
 
@@ -148,13 +151,14 @@ class Scheduler:
         return plan
 
     def _look_ahead(self, plan: Plan) -> None:
-        """How often this iteration can be repeated before somebody's reply is long enough or needs another page."""
+        """How often this iteration can be repeated before somebody's reply is long enough or needs another page. Pages
+        that are needed soon are taken now, as long as there are free ones: with many sequences, one of them is always
+        close to the end of a page."""
         self.disturb()
         decodes = plan.decodes
         if self.waiting or not decodes or len(decodes) < len(self.running):
             return
         left = self._context_limit
-        page_size = self._pools.page_size
         for request, start, _ in decodes:
             sequence = request.sequence
             if request.matcher is not None or start < request.prompt:
@@ -162,13 +166,21 @@ class Scheduler:
             reply = request.params.max_tokens - len(request.events)
             room = self._context_limit - len(sequence.log.ids)
             left = min(left, reply - sequence.promised - 1, room - sequence.promised - 1)
-            if self._pools.has_attention:
-                left = min(left, len(sequence.memory.pages) * page_size - start - 1)
+        if self._pools.has_attention:
+            left = min([left, *(self._take_ahead(piece, min(left, AHEAD)) for piece in decodes)])
         if left > 0:
-            asked = [request.params for request, _, _ in decodes]
-            greedy = all(params.temperature == 0 and not params.top_logprobs for params in asked)
-            due = [(piece.request, n) for n, piece in enumerate(decodes)]
-            self.repeat, self._repeats_left = Repeat(decodes, due, greedy), left
+            requests = [request for request, _, _ in decodes]
+            due = [(request, n) for n, request in enumerate(requests)]
+            greedy = all(request.params.temperature == 0 and not request.params.top_logprobs for request in requests)
+            self.repeat, self._repeats_left = Repeat(decodes, requests, due, greedy), left
+
+    def _take_ahead(self, piece: Piece, wanted: int) -> int:
+        """How many tokens beyond this one a decode's pages have room for: so many as are wanted, if pages are free."""
+        memory, page_size = piece.request.sequence.memory, self._pools.page_size
+        missing = self._pools.pages_for(piece.end + wanted) - len(memory.pages)
+        if 0 < missing <= self._pools.pages.free:
+            memory.grow(piece.end + wanted)
+        return len(memory.pages) * page_size - piece.end
 
     def _plan(self) -> Plan:
         plan = Plan()

@@ -1,0 +1,235 @@
+"""Iterations on their way through the device: launched, sampled from, read.
+
+With overlap, the next iteration is launched before the tokens of the last one are read, so that host and device work at
+the same time. What the device samples it reads itself; the host learns of it one iteration late:
+
+    device   | network n | sample n | network n+1       | sample n+1 | ...
+    host       ... launch network n+1 | read n | launch sample n+1 | plan n+2 | launch network n+2 ...
+
+Read `turn` first: it is the whole of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from torch import Tensor
+
+from holotron.engine.api import EngineStats
+from holotron.engine.flight import Flight
+from holotron.engine.replies import Finish, Replies
+from holotron.engine.runner import Runner
+from holotron.engine.sampler import Choice, draw, never_mask
+from holotron.engine.scheduler import Plan, Repeat, Scheduler
+from holotron.engine.sequence import Request
+from holotron.engine.sessions import Sessions
+from holotron.errors import HolotronError, InputError
+from holotron.model.model import Holotron
+
+log = logging.getLogger(__name__)
+
+
+class Pipeline:
+    def __init__(
+        self,
+        model: Holotron,
+        sessions: Sessions,
+        scheduler: Scheduler,
+        runner: Runner,
+        replies: Replies,
+        totals: EngineStats,
+        finish: Finish,
+        *,
+        overlap: bool,
+    ) -> None:
+        self._sessions = sessions
+        self._scheduler = scheduler
+        self._runner = runner
+        self._replies = replies
+        self._totals = totals
+        self._finish = finish
+        self._overlap = overlap
+        self._never = never_mask(model)
+        self._flight: Flight | None = None  # what the device is computing
+        self.waited = 0.0  # seconds, for the device
+
+    def turn(self) -> Plan | None:
+        """One iteration for everybody: what it was, or nothing if there was nothing to do."""
+        before = self._flight
+        if repeat := self._scheduler.plan_again():
+            plan = Plan(decodes=repeat.pieces)
+            self._flight = self._launch_again(repeat)
+        else:
+            plan = self._scheduler.plan()
+            for request, error in plan.failed:
+                self._finish(request, "error", error=error)
+            self._flight = self._launch(plan) if plan.all else None
+        if before is None and self._flight is None:
+            return plan if plan.failed else None
+        if before is not None:
+            self._land(before)
+        if self._flight is not None:
+            self._choose(self._flight)
+            if not self._overlap:
+                self.land()
+        return plan
+
+    def land(self) -> None:
+        """Read whatever is on its way."""
+        if self._flight is not None:
+            flight, self._flight = self._flight, None
+            self._land(flight)
+
+    def forget(self) -> None:
+        """Whatever is on its way is of no use to anybody."""
+        self._flight = None
+
+    def vector_of(self, request: Request) -> Tensor | None:
+        """What the token on its way to this request is chosen from."""
+        return self._flight.vector_of(request) if self._flight is not None else None
+
+    # ------------------------------------------------------------------------------------------------- launching
+
+    def _launch(self, plan: Plan) -> Flight | None:
+        """Start the network, book what it writes, take the snapshots due here."""
+        flight, version = Flight(plan.all, self._sessions.version), self._sessions.version
+        pieces, due = plan.pieces, flight.due
+        try:
+            if pieces:
+                flight.hidden_SD = self._runner.run(pieces)
+        except Exception as error:
+            self._give_up([piece.request for piece in plan.all], error)
+            return None
+        for n, (request, start, count) in enumerate(pieces):
+            sequence = request.sequence
+            end = start + count
+            sequence.memory.wrote(end, version)
+            sequence.service += count
+            if start < request.prompt:
+                self._read_prompt(flight, n)
+            if end == len(sequence.log.ids) + sequence.promised:
+                sequence.promised += 1
+                due.append((request, n))
+        for piece in plan.waiting_to_sample:
+            piece.request.sequence.promised += 1
+            flight.due.append((piece.request, -1))
+        return flight
+
+    def _launch_again(self, repeat: Repeat) -> Flight | None:
+        flight = Flight(repeat.pieces, self._sessions.version, repeat)
+        try:
+            flight.hidden_SD = self._runner.again()
+        except Exception as error:
+            self._give_up(repeat.requests, error)
+            return None
+        flight.due = repeat.due
+        for request in repeat.requests:
+            sequence = request.sequence
+            sequence.memory.length += 1
+            sequence.service += 1
+            sequence.promised += 1
+        return flight
+
+    def _read_prompt(self, flight: Flight, n: int) -> None:
+        """Count the prompt tokens of a piece, and keep its memory where somebody wants it; nobody does further on."""
+        request, start, count = flight.pieces[n]
+        sequence, end = request.sequence, start + count
+        computed = min(end, request.prompt) - start
+        request.computed += computed
+        self._totals.computed_tokens += computed
+        if end <= request.prompt:
+            for place in sequence.wanted():
+                if place.position == end:
+                    sequence.memory.hidden = flight.vector(n)
+                    self._sessions.keep(sequence, place)
+
+    def _choose(self, flight: Flight) -> None:
+        """Sample for everybody whose log is computed to its end."""
+        try:
+            if flight.repeat is not None and flight.repeat is self._scheduler.repeat:
+                self._sample_again(flight, flight.repeat)
+            elif wanted := self._wanted(flight):
+                self._sample(flight, wanted)
+            flight.mark()
+        except Exception as error:
+            self._flight = None
+            self._give_up([piece.request for piece in flight.pieces], error)
+
+    def _wanted(self, flight: Flight) -> list[tuple[Request, int]]:
+        """Who gets a token, and from which vector."""
+        wanted: list[tuple[Request, int]] = []
+        for request, n in flight.due:
+            sequence = request.sequence
+            if request.done:
+                continue
+            if len(request.events) >= request.params.max_tokens:
+                self._finish(request, "length")  # nothing was asked for but to compute the prompt
+            elif len(sequence.log.ids) > sequence.memory.length:
+                sequence.break_promise()  # a grammar has forced tokens meanwhile: the next choice comes after those
+            else:
+                wanted.append((request, n))
+        return wanted
+
+    def _sample(self, flight: Flight, wanted: list[tuple[Request, int]]) -> None:
+        logits_BV = self._runner.logits(flight.vectors(wanted))
+        allowed: dict[int, Tensor] = {}
+        for n, (request, _) in enumerate(wanted):  # while a GPU still computes the logits
+            if request.matcher is not None:
+                try:
+                    allowed[n] = request.matcher.allowed()
+                except InputError as error:
+                    self._finish(request, "error", error=error)
+        choices = [Choice(request.params, request.seed, len(request.events)) for request, _ in wanted]
+        flight.draw = draw(logits_BV, choices, never=self._never, allowed=allowed)
+        flight.sampled = [request for request, _ in wanted]
+        self._runner.feed_back(flight.draw.tokens_B)
+        for n, request in enumerate(flight.sampled):
+            if not request.done:
+                request.sequence.source = n
+
+    def _sample_again(self, flight: Flight, repeat: Repeat) -> None:
+        """For the same requests in the same places, none of which has a grammar."""
+        assert flight.hidden_SD is not None
+        requests = repeat.requests
+        choices = [Choice(r.params, r.seed, len(r.events)) for r in requests] if not repeat.greedy else []
+        flight.draw = draw(self._runner.logits(flight.hidden_SD), choices, never=self._never)
+        flight.sampled = requests
+        self._runner.feed_back(flight.draw.tokens_B)
+
+    # --------------------------------------------------------------------------------------------------- reading
+
+    def _land(self, flight: Flight) -> None:
+        """Read what was sampled, and append."""
+        started = time.perf_counter()
+        try:
+            sampled = flight.read()
+            self.waited += time.perf_counter() - started
+        except Exception as error:
+            later = self._flight.pieces if self._flight is not None else []
+            self._flight = None
+            self._give_up([piece.request for piece in [*flight.pieces, *later]], error)
+            return
+        if sampled is None:
+            return
+        version, accept = flight.version, self._replies.accept
+        for request, token, logprob, top in zip(
+            flight.sampled, sampled.tokens, sampled.logprobs, sampled.top, strict=True
+        ):
+            if request.done:
+                continue
+            sequence = request.sequence
+            sequence.promised -= 1
+            if not sequence.promised:
+                sequence.source = -1
+            accept(request, token, logprob, top, version)
+
+    def _give_up(self, requests: list[Request], error: Exception) -> None:
+        """Something broke in the middle. What these sequences remember is in doubt, so it is dropped; their logs are
+        sound, and everybody else goes on."""
+        log.error("iteration failed; %d requests are given up", len(requests), exc_info=error)
+        for request in requests:
+            if not request.done:
+                request.sequence.break_promise()
+                request.sequence.memory.release()
+                self._finish(request, "error", error=HolotronError(f"the iteration failed: {error}"))
