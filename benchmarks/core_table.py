@@ -74,10 +74,11 @@ def decode(**engine: Any) -> Callable[[Loaded, argparse.Namespace], dict[str, An
 
 
 def host(loaded: Loaded, args: argparse.Namespace) -> dict[str, Any]:
-    """The host's own time per iteration; short contexts, because it does not depend on them."""
+    """The host's own time per iteration; short contexts, because it does not depend on them, of all lengths modulo a
+    page, because on that it does."""
     sessions, context = (128, 4096) if args.sessions >= 100 else (args.sessions, args.context)
     return iterations.decode(
-        loaded.model, sessions, context, args.tokens, engine_settings(args.engine), False
+        loaded.model, sessions, context, args.tokens, engine_settings(args.engine), False, spread=64
     ).as_dict()
 
 

@@ -193,6 +193,57 @@ def test_repeated_iterations_are_not_planned_and_say_the_same(
     assert [*repeated[:1], *repeated[2:]] == [*plain[:1], *plain[2:]]
 
 
+def test_pages_are_taken_ahead_and_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of sequences of all lengths one reaches the end of a page in every iteration; yet few iterations are planned."""
+    core = Core(micro_model("hybrid"), settings(overlap=True, graphs=True, page_size=16, kv_tokens=4000))
+    planned = 0
+    plan = core.scheduler.plan
+
+    def counted() -> Plan:
+        nonlocal planned
+        planned += 1
+        return plan()
+
+    asked = []
+    for n in range(8):
+        sequence = core.sessions.open(f"s{n}")
+        core.sessions.append(sequence, words(5 + 2 * n, n + 1))
+        asked.append(Asked(core, sequence, SamplingParams(90, 0, ignore_eos=True)))
+    while not all(one.request.events for one in asked):
+        core.step()
+    monkeypatch.setattr(core.scheduler, "plan", counted)
+    for _ in range(64):
+        core.step()
+    assert planned <= 8
+    core.finish(asked[0].request, "cancelled")
+    for one in asked:
+        one.finished(core)
+    while core.step():
+        pass
+    core.check_integrity()
+    for one in asked:
+        memory = one.request.sequence.memory
+        assert len(memory.pages) == -(-memory.length // 16)
+        assert_greedy(core.model, one.request.sequence.log, len(one.request.events))
+
+
+def test_nothing_is_taken_ahead_when_pages_are_short() -> None:
+    """All pages there are, and a sequence less than its neighbours would like: nobody has to yield for it."""
+    core = Core(
+        micro_model("hybrid"), settings(overlap=True, graphs=True, page_size=16, kv_tokens=16 * 8, host_bytes=0)
+    )
+    asked = []
+    for n in range(4):
+        sequence = core.sessions.open(f"s{n}")
+        core.sessions.append(sequence, words(3 + n, n + 1))
+        asked.append(Asked(core, sequence, SamplingParams(24 - n, 0, ignore_eos=True)))
+    for one in asked:
+        one.finished(core)
+        assert_greedy(core.model, one.request.sequence.log, len(one.request.events))
+    core.check_integrity()
+    assert core.stats().preemptions == 0
+
+
 def test_batch_sizes() -> None:
     assert bucket_sizes(1) == [1]
     assert bucket_sizes(8) == [1, 2, 4, 8]

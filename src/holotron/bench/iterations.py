@@ -49,9 +49,19 @@ class Timed:
         }
 
 
-def decode(model: Holotron, sessions: int, context: int, tokens: int, options: dict[str, Any], profile: bool) -> Timed:
-    """All sessions generate at once."""
-    stage = _Stage(model, sessions, context, context + tokens + 80, options)
+def decode(
+    model: Holotron,
+    sessions: int,
+    context: int,
+    tokens: int,
+    options: dict[str, Any],
+    profile: bool,
+    *,
+    spread: int = 1,
+) -> Timed:
+    """All sessions generate at once. Their contexts have up to `spread` different lengths, `context` the longest: so
+    they do not all come to the end of a page in the same iteration."""
+    stage = _Stage(model, sessions, context, context + tokens + 80, options, spread)
     for n in range(sessions):
         stage.ask(n, tokens + WARM + 8)
     return stage.time(tokens, profile)
@@ -70,7 +80,9 @@ def mixed(
 
 
 class _Stage:
-    def __init__(self, model: Holotron, sessions: int, context: int, room: int, options: dict[str, Any]) -> None:
+    def __init__(
+        self, model: Holotron, sessions: int, context: int, room: int, options: dict[str, Any], spread: int = 1
+    ) -> None:
         base = EngineConfig(**{"token_budget": 2048, "host_bytes": 0, "prefix_cache_bytes": 0, **options})
         config = replace(Planner(model.config, model.dtype, base).sized(sessions, room), max_waiting=4096)
         self.context = context
@@ -78,7 +90,7 @@ class _Stage:
         self._draw = random.Random(0)
         self.core = Core(model, config)
         made_up.scribble(self.core)
-        self.sequences = [made_up.session(self.core, f"{n}", self.words(context)) for n in range(sessions)]
+        self.sequences = [made_up.session(self.core, f"{n}", self.words(context - n % spread)) for n in range(sessions)]
 
     def words(self, count: int) -> Log:
         return Log(self._draw.choices(self._words, k=count))
