@@ -38,6 +38,7 @@ import holotron.kernels.rotary.reference as rotary_reference
 import holotron.kernels.rotary.triton as rotary_triton
 import holotron.kernels.scan.reference as scan_reference
 import holotron.kernels.scan.triton as scan_triton
+from holotron.kernels.dispatch import has_hopper_kernels
 from holotron.kernels.scan import replay, triton_replay
 from holotron.kernels.scan.replay import Replay
 from tests.kernels import gradients
@@ -287,17 +288,20 @@ def check_tiles(bench: Bench) -> Iterator[Result]:
     """What the vision tower uses: heads of 80, of a power of two, and smaller than a matrix unit's tile."""
     shapes = [(2, 74, 3, 80), (1, 128, 2, 32), (2, 37, 2, 12)]
     if bench.device == "cuda":
-        shapes += [(3, 1040, 16, 80), (1, 260, 8, 32)]
+        shapes += [(3, 1040, 16, 80), (1, 260, 8, 32), (2, 64, 2, 80), (1, 321, 1, 80)]
     for dtype in (FP32, bench.half):
         for n, length, heads, dim in shapes:
             qkv = bench.normal(n, length, 3 * heads * dim, dtype=dtype)
             out = tiles_triton.attend_tiles(qkv, heads)
             reference = attention_reference.attend_tiles(qkv.double(), heads)
-            yield (
-                f"attention in tiles of {length}, {heads} heads of {dim} {dtype}",
-                error(out, reference),
-                TOLERANCE[dtype],
-            )
+            label = f"attention in tiles of {length}, {heads} heads of {dim} {dtype}"
+            yield label, error(out, reference), TOLERANCE[dtype]
+            if bench.device == "cuda" and has_hopper_kernels(qkv.device):
+                from holotron.kernels.attention import hopper_tiles
+
+                if hopper_tiles.supported(qkv, heads):
+                    out = hopper_tiles.attend_tiles(qkv, heads)
+                    yield f"{label}, on Hopper", error(out, reference), TOLERANCE[dtype]
 
 
 CHECKS: dict[str, Callable[[Bench], Iterator[Result]]] = {

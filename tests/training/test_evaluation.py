@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 
 from holotron.agent.dialects import make_dialect
 from holotron.model.loading import byte_processor, load_model
@@ -14,7 +15,7 @@ from holotron.model.presets import preset
 from holotron.training.evaluation import make_suite, nearly, step_figures
 from holotron.training.learner import Learner
 from holotron.training.pages import DrawnPages
-from holotron.training.recipe import DrawnData, LossEval, TextData
+from holotron.training.recipe import DrawnData, LossEval, ReplyEval, StepEval, TextData
 from holotron.training.samples import Sample
 from holotron.training.stream import conversation_sample
 
@@ -75,6 +76,16 @@ def test_worker_processes_make_the_same_samples():
     figures = [make_suite(LossEval(kind="loss", data=data, samples=10), PROCESSOR, learner, w)(learner) for w in (0, 2)]
     assert figures[0] == figures[1]
     assert make_suite(LossEval(kind="loss", data=TextData(kind="text"), samples=5), PROCESSOR, learner)(learner)
+
+
+def test_lessons_of_text_are_scored_by_what_is_typed():
+    """Their clicks are not learnt: the greedy answer to a first turn says nothing about them."""
+    learner = Learner(MODEL)
+    data = TextData(kind="text", seed=3)
+    figures = make_suite(StepEval(kind="steps", name="text", data=data, samples=40), PROCESSOR, learner)(learner)
+    assert {"text/hit", "text/by_task", "text/task/login", "text/task/sum"} <= figures.keys()
+    with pytest.raises(ValidationError):
+        ReplyEval(kind="replies", data=data)
 
 
 def test_questions_can_share_a_conversation():

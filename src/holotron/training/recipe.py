@@ -200,22 +200,23 @@ class LossEval(Part):
 
 
 class ReplyEval(Part):
-    """Held-out samples answered greedily: exact texts, and clicks that land in the box."""
+    """Held-out samples answered greedily: exact texts, and clicks that land in the box. Lessons of text begin with a reply
+    that nobody could know; their measure is `steps`."""
 
     kind: Literal["replies"]
     name: str = "replies"
-    data: Data
+    data: Annotated[ConversationData | DrawnData | PageData | EpisodeData, Field(discriminator="kind")]
     samples: PositiveInt = 128
 
 
 class StepEval(Part):
-    """Held-out episodes: the share of steps that the policy would take as its teacher did (the same text, or the same
+    """Held-out episodes or lessons of text: the share of steps that the policy would take as its teacher did (the same text, or the same
     kind of action at a point not further away than `near` thousandths of the screen), over all steps and as the mean
     over tasks. The past is the teacher's."""
 
     kind: Literal["steps"]
     name: str = "steps"
-    data: EpisodeData
+    data: Annotated[EpisodeData | TextData, Field(discriminator="kind")]
     samples: PositiveInt = 512
     near: PositiveInt = 25
 

@@ -1,14 +1,15 @@
 // Matrix products y = x W^T with weights as PyTorch stores them, [outputs, inputs].
 //
-// Few rows of x: every weight is read once, which is all that counts; four distant rows of W at a time, because one
-// stream does not saturate the memory. Many rows: W is cut into panels of PAIR outputs, transposed into a buffer that
+// Few rows of x: every weight is read once, which is all that counts; several distant rows of W at a time and a little
+// ahead of their use, because one stream does not saturate the memory. Many rows: W is cut into panels of PAIR outputs, transposed into a buffer that
 // fits the cache, and multiplied tile by tile with all sums in registers. Threads share the outputs.
 #pragma once
 
 #include "team.h"
 #include "vector.h"
 
-constexpr int FEW = 20;  // rows up to which transposing the weights does not pay
+constexpr int FEW = 20;      // rows up to which transposing the weights does not pay
+constexpr long AHEAD = 256;  // numbers of a row of W between what is asked for and what is used
 
 enum class Then { set, add, relu2 };  // what becomes of a result
 
@@ -28,6 +29,7 @@ static inline void dots(const float* const* w, const float* x, long stride, long
         vec xs[C];
         for (int c = 0; c < C; c++) xs[c] = load(x + c * stride + i);
         for (int r = 0; r < R; r++) {
+            __builtin_prefetch(w[r] + i + AHEAD);  // at the end of a row that is in the next, which comes next
             vec ws = load(w[r] + i);
             for (int c = 0; c < C; c++) sums[r][c] += ws * xs[c];
         }
@@ -40,43 +42,42 @@ static inline void dots(const float* const* w, const float* x, long stride, long
         }
 }
 
-template <int R, Then then>
-static void few(const float* const* w, const float* x, long stride, long rows, long inputs, float* const* y, long apart) {
-    float* at[R];
-    for (long t = 0; t < rows;) {
+// R rows of W against all rows of x from `t` on, C of them at a time, then fewer.
+template <int R, int C, Then then>
+static void few(const float* const* w, const float* x, long stride, long rows, long inputs, float* const* y, long apart,
+                long t = 0) {
+    for (; t + C <= rows; t += C) {
+        float* at[R];
         for (int r = 0; r < R; r++) at[r] = y[r] + t * apart;
-        const float* from = x + t * stride;
-        if (rows - t >= 4) {
-            dots<R, 4, then>(w, from, stride, inputs, at, apart);
-            t += 4;
-        } else if (rows - t >= 2) {
-            dots<R, 2, then>(w, from, stride, inputs, at, apart);
-            t += 2;
-        } else {
-            dots<R, 1, then>(w, from, stride, inputs, at, apart);
-            t += 1;
-        }
+        dots<R, C, then>(w, x + t * stride, stride, inputs, at, apart);
     }
+    if constexpr (C > 1) few<R, C / 2, then>(w, x, stride, rows, inputs, y, apart, t);
+}
+
+// Outputs from `begin` on, R at a time that lie as far apart as they can; returns the first of those that are left.
+template <int R, int C, Then then>
+static long streams(long begin, long end, const float* x, long stride, long rows, long inputs, const float* weight,
+                    float* y, long apart) {
+    const long share = (end - begin) / R;
+    for (long o = begin; o < begin + share; o++) {
+        const float* w[R];
+        float* to[R];
+        for (int r = 0; r < R; r++) {
+            w[r] = weight + (o + r * share) * inputs;
+            to[r] = y + o + r * share;
+        }
+        few<R, C, then>(w, x, stride, rows, inputs, to, apart);
+    }
+    return begin + R * share;
 }
 
 template <Then then>
 static void linear_few(Team team, const float* x, long stride, long rows, long inputs, const float* weight,
                        long outputs, float* y, long apart) {
-    long begin = team.from(outputs), quarter = (team.to(outputs) - begin) / 4;
-    for (long o = begin; o < begin + quarter; o++) {
-        const float* w[4];
-        float* to[4];
-        for (int r = 0; r < 4; r++) {
-            w[r] = weight + (o + r * quarter) * inputs;
-            to[r] = y + o + r * quarter;
-        }
-        few<4, then>(w, x, stride, rows, inputs, to, apart);
-    }
-    for (long o = begin + 4 * quarter; o < team.to(outputs); o++) {
-        const float* w = weight + o * inputs;
-        float* to = y + o;
-        few<1, then>(&w, x, stride, rows, inputs, &to, apart);
-    }
+    long o = team.from(outputs), end = team.to(outputs);
+    if (rows <= 2) o = streams<8, 2, then>(o, end, x, stride, rows, inputs, weight, y, apart);
+    o = streams<4, 4, then>(o, end, x, stride, rows, inputs, weight, y, apart);
+    streams<1, 4, then>(o, end, x, stride, rows, inputs, weight, y, apart);
 }
 
 // A tile: BLOCK rows of x (`stride` apart) times `inner` rows of PAIR numbers (`apart`), to `out` [BLOCK, PAIR].

@@ -12,9 +12,10 @@
 #include <cstdlib>
 
 // Where threads wait for each other, some hundred times per pass: mostly for less than a microsecond, so they spin. But a
-// thread may have lost its core to another program; then the rest sleep, because spinning would take cores from it.
+// thread may have lost its core to another program; then the rest sleep, because spinning would take cores from it. Not
+// too soon: on a virtual machine a core that sleeps takes tens of microseconds to come back.
 class Meeting {
-    static constexpr int SPINS = 400;  // some 20 microseconds
+    static constexpr int64_t PATIENCE = 200000;  // clock ticks, some 70 microseconds
     std::atomic<int32_t> arrived{0}, round{0}, asleep{0};
 
   public:
@@ -29,7 +30,7 @@ class Meeting {
             return;
         }
         int64_t since = __rdtsc();
-        for (int i = 0; i < SPINS && round.load(std::memory_order_acquire) == now; i++) _mm_pause();
+        while (round.load(std::memory_order_acquire) == now && (int64_t)__rdtsc() - since < PATIENCE) _mm_pause();
         if (round.load(std::memory_order_acquire) == now) {
             asleep.fetch_add(1);
             while (round.load() == now) syscall(SYS_futex, &round, FUTEX_WAIT_PRIVATE, now, nullptr, nullptr, 0);
