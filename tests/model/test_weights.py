@@ -224,6 +224,15 @@ def test_a_card_carries_the_licence_of_its_base(tmp_path: Path) -> None:
     assert "| size | small |" in (tmp_path / "README.md").read_text()
 
 
+@pytest.mark.parametrize(("base", "license"), [(None, "apache-2.0"), ("nvidia/Nemotron-H-8B", "other")])
+def test_the_card_of_a_folder_hands_its_licence_on(tmp_path, base, license):
+    """Whatever the folder is called: a small holotron trained from nothing is nobody else's."""
+    folder = tmp_path / "runs" / "holotron-mini"
+    folder.mkdir(parents=True)
+    (folder / "README.md").write_text(ModelCard("first", base_model=base).render())
+    assert f"license: {license}" in ModelCard("second", base_model=str(folder)).render()
+
+
 def count(module: torch.nn.Module) -> int:
     return sum(p.numel() for p in module.parameters())
 

@@ -200,8 +200,8 @@ class LossEval(Part):
 
 
 class ReplyEval(Part):
-    """Held-out samples answered greedily: exact texts, and clicks that land in the box. Lessons of text begin with a reply
-    that nobody could know; their measure is `steps`."""
+    """Held-out samples answered greedily: exact texts, and clicks that land in the box. Lessons of text begin with a
+    reply that nobody could know; their measure is `steps`."""
 
     kind: Literal["replies"]
     name: str = "replies"
@@ -210,9 +210,9 @@ class ReplyEval(Part):
 
 
 class StepEval(Part):
-    """Held-out episodes or lessons of text: the share of steps that the policy would take as its teacher did (the same text, or the same
-    kind of action at a point not further away than `near` thousandths of the screen), over all steps and as the mean
-    over tasks. The past is the teacher's."""
+    """Held-out episodes or lessons of text: the share of steps that the policy would take as its teacher did (the same
+    text, or the same kind of action at a point not further away than `near` thousandths of the screen), over all steps
+    and as the mean over tasks. The past is the teacher's."""
 
     kind: Literal["steps"]
     name: str = "steps"

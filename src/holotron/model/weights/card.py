@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 NVIDIA_LICENSE = "https://www.nvidia.com/en-us/agreements/enterprise-software/nvidia-open-model-license/"
 
 
 @dataclass(frozen=True)
 class ModelCard:
-    """`base_model` decides the licence: whatever is derived from Nemotron or Holotron keeps NVIDIA's."""
+    """`base_model` decides the licence: whatever is derived from Nemotron or Holotron keeps NVIDIA's. A folder says
+    so in its own card."""
 
     name: str
     base_model: str | None = None
@@ -20,8 +22,10 @@ class ModelCard:
 
     @property
     def derived_from_nemotron(self) -> bool:
-        base = (self.base_model or "").lower()
-        return any(word in base for word in ("nemotron", "holotron"))
+        base = self.base_model or ""
+        if base and (card := Path(base) / "README.md").is_file():
+            return "nvidia-open-model-license" in card.read_text(encoding="utf-8")
+        return any(word in base.lower() for word in ("nemotron", "holotron"))
 
     def render(self) -> str:
         head = ["---", "library_name: holotron", "pipeline_tag: image-text-to-text"]
