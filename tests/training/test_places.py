@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holotron.data.labels import Text
-from holotron.model.processor import ImageConfig, to_tiles
+from holotron.model.loading import load_model
+from holotron.model.processor import ImageConfig, TiledImage, to_tiles
 from holotron.model.weights import random_model
 from holotron.training.balance import balance
 from holotron.training.batches import pack
@@ -21,9 +23,11 @@ from holotron.training.pages import census
 from holotron.training.places import PlaceHead, PointingHead, token_at
 from holotron.training.recipe import OptimiserPart
 from holotron.training.samples import Sample, TokenSequence
+from holotron.training.stream import conversation
 from tests.training.support import small_config
 
 CONFIG = small_config()
+CPU = torch.device("cpu")
 IMAGE = ImageConfig(tile_size=64, patch_size=16, max_tiles=4)  # four tokens to a tile
 
 
@@ -153,6 +157,33 @@ def test_pointing_teaches_what_the_last_attention_layer_will_look_at():
     for number, layer in enumerate(learner.model.language_model.backbone.layers):
         taught = any(p.grad is not None and p.grad.abs().sum() > 0 for p in layer.parameters())
         assert taught == (number < last), number
+
+
+def test_tiles_of_a_picture_are_numbered_and_those_that_nobody_numbers_do_not_count():
+    learner = Learner(random_model(CONFIG), LOSSES[1:])
+    k = CONFIG.tokens_per_tile
+    tiles = torch.zeros((3, 3, 64, 64), dtype=torch.uint8)
+    _, processor = load_model("tiny", device="cpu")
+    parts = [{"type": "text", "text": "go"}, {"type": "image", "image": TiledImage(tiles, (128, 64))}] * 2
+    messages = [{"role": "user", "content": parts}, {"role": "assistant", "content": "wait"}]
+    counted, _ = conversation(processor, messages)
+    assert counted.numbers is not None
+    per_tile = len(counted.shown) // 6
+    assert counted.numbers.tolist() == [n for _ in range(2) for n in range(3) for _ in range(per_tile)]
+
+    known, unknown = pointed(0, 1), pointed(1, 1)
+    numbered = replace(known.sequences[0], numbers=np.zeros(k, np.int32))
+    packed = [
+        pack([s.tiles for s in some], [[q] for q in asked], [None] * len(some), config=CONFIG, device=CPU)
+        for some, asked in (
+            ((known,), (numbered,)),
+            ((known, unknown), (numbered, unknown.sequences[0])),
+        )
+    ]
+    place = LOSSES.index("tile")
+    assert [learner.counts(batch)[place].item() for batch in packed] == [k, k]
+    alone, both = (learner(batch, learner.pixels(batch.tiles_n3HW))[place] for batch in packed)
+    assert alone.item() > 0 and both.item() == pytest.approx(alone.item(), rel=1e-4)
 
 
 def test_balance_makes_rows_of_pictures_and_text_equally_loud():

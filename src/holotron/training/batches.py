@@ -27,6 +27,7 @@ from holotron.model.config import ModelConfig
 from holotron.training.recipe import BatchPart
 from holotron.training.samples import NOWHERE, Sample, TokenSequence
 
+UNKNOWN = -100  # torch's mark for a label that does not count
 _PATIENCE = 100  # samples that no batch can hold, one after the other, before a run gives up
 
 Stream = Callable[[int], Iterator[Sample]]  # the samples of this rank, from a given number on
@@ -50,6 +51,7 @@ class Batch:
     tiles_n3HW: Tensor  # uint8
     places_i: Tensor  # where in the row image tokens are
     rows_i: Tensor  # and which row of all tiles' rows each of them stands for
+    numbers_i: Tensor  # and in which tile of its picture that is; UNKNOWN where a sample does not say
     before_l: Tensor  # the token before each learnt one: its hidden vector predicts it
     targets_l: Tensor
     slots_nRC: Tensor | None  # uint8, None when no sample knows its characters
@@ -98,6 +100,7 @@ def pack(
         tiles_n3HW=pictures,
         places_i=send(places),
         rows_i=send(np.concatenate([empty, *rows])),
+        numbers_i=send(np.concatenate([empty, *map(_numbers, flat)])),
         before_l=send(targets - 1),
         targets_l=send(ids[targets]),
         slots_nRC=send(labels, np.uint8) if labels is not None else None,
@@ -105,6 +108,10 @@ def pack(
         pointing=Pointing(*map(send, _pointing(flat, places))),
         samples=len(tiles),
     )
+
+
+def _numbers(sequence: TokenSequence) -> np.ndarray:
+    return np.full(len(sequence.shown), UNKNOWN) if sequence.numbers is None else sequence.numbers
 
 
 def _pointing(sequences: Sequence[TokenSequence], places_i: np.ndarray) -> tuple[np.ndarray, ...]:

@@ -18,11 +18,11 @@ from holotron.model.config import ModelConfig
 from holotron.model.model import Holotron
 from holotron.model.processor import normalise
 from holotron.model.vision import pixel_shuffle
-from holotron.training.batches import Batch
-from holotron.training.places import PlaceHead, PointingHead
+from holotron.training.batches import UNKNOWN, Batch
+from holotron.training.places import PlaceHead, PointingHead, TileHead
 from holotron.training.reading import ReadingHead, reading_loss, reading_weight
 
-LOSSES = ("reply", "reading", "reading_rows", "place", "pointing")
+LOSSES = ("reply", "reading", "reading_rows", "place", "tile", "pointing")
 
 
 class Learner(nn.Module):
@@ -33,8 +33,8 @@ class Learner(nn.Module):
         self.always_see = False  # shards are gathered by all ranks together: one without pictures looks at a blank
         self.heads = nn.ModuleDict({name: _head(name, model.config) for name in LOSSES[1:] if name in losses})
         self.heads.to(device=model.device, dtype=model.dtype)
-        self._stream_TD = torch.empty(0)  # of the pass under way, where `pointing` looks at it
-        if "pointing" in self.heads:
+        self._stream_TD = torch.empty(0)  # of the pass under way, where `tile` and `pointing` look at it
+        if "pointing" in self.heads or "tile" in self.heads:
             pattern = model.config.decoder.pattern
             layer = pattern.rindex("*") if "*" in pattern else len(pattern) - 1
             model.language_model.backbone.layers[layer].register_forward_pre_hook(self._keep_stream)
@@ -47,7 +47,8 @@ class Learner(nn.Module):
         tiles = batch.tiles_n3HW
         rows = len(tiles) * self.model.config.image.tokens(*tiles.shape[-2:]) if len(tiles) else 0
         counted = read.new_tensor([len(batch.targets_l), rows, len(batch.pointing.label_p)])
-        return torch.stack([counted[0], read, read, counted[1], counted[2]])
+        numbered = (batch.numbers_i != UNKNOWN).sum().to(read)
+        return torch.stack([counted[0], read, read, counted[1], numbered, counted[2]])
 
     def forward(self, batch: Batch, pixels_n3HW: Tensor | None) -> Tensor:
         """The summed `LOSSES`."""
@@ -68,6 +69,8 @@ class Learner(nn.Module):
             hidden = self.think(batch, rows)
             logits = self.model.language_model.logits(hidden.index_select(0, batch.before_l))
             sums["reply"] = sums["reply"] + F.cross_entropy(logits.float(), batch.targets_l, reduction="sum")
+            if "tile" in self.heads and len(batch.places_i):
+                sums["tile"] = self.heads["tile"](self._stream_TD.index_select(0, batch.places_i), batch.numbers_i)
             if "pointing" in self.heads and len(batch.pointing.label_p):
                 before, places, picture, label = batch.pointing
                 asking, shown = self._stream_TD.index_select(0, before), self._stream_TD.index_select(0, places)
@@ -131,5 +134,7 @@ def _head(name: str, config: ModelConfig) -> nn.Module:
             return ReadingHead(width, projector.shuffle)
         case "place":
             return PlaceHead(width, side, side)
+        case "tile":
+            return TileHead(width, config.image.max_tiles + 1)
         case _:
             return PointingHead(width)

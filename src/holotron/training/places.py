@@ -1,7 +1,10 @@
-"""Two dense losses about where things are. Their heads exist only in training.
+"""Three dense losses about where things are. Their heads exist only in training.
 
 `place`: every row that the language model gets must say in which row and column of its tile it lies. Reading does not
 need that, so a tower that was only taught to read forgets it, and then nobody can say where anything is.
+
+`tile`: inside the decoder, every image token must say which tile of its picture it belongs to. All tiles look alike
+from within; only who counts them knows which quarter of a large page is meant.
 
 `pointing`: a click's few digits tell the network little about what it should have looked at. So the image tokens of the
 picture, which come after the goal and can compare themselves with it, are asked directly: which of you is it? One
@@ -37,6 +40,19 @@ class PlaceHead(nn.Module):
         columns = self.sizes[1]
         found = F.cross_entropy(by_row, place // columns, reduction="sum")
         return found + F.cross_entropy(by_column, place % columns, reduction="sum")
+
+
+class TileHead(nn.Module):
+    """Image tokens inside the decoder to scores of the tiles of a picture."""
+
+    def __init__(self, width: int, tiles: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.classify = nn.Linear(width, tiles)
+
+    def forward(self, stream_iD: Tensor, number_i: Tensor) -> Tensor:
+        """The cross-entropy of all tokens' tiles, summed."""
+        return F.cross_entropy(self.classify(self.norm(stream_iD)).float(), number_i, reduction="sum")
 
 
 class PointingHead(nn.Module):

@@ -146,7 +146,8 @@ class LossPart(Part):
     reading: NonNegative = 0.0  # on the tower's patches, where a sample knows its characters
     reading_rows: NonNegative = 0.0  # on the rows that the language model gets
     place: NonNegative = 0.0  # on the same rows: where in the tile each of them is
-    pointing: NonNegative = 0.0  # on image tokens behind the decoder: which of them the click falls into
+    tile: NonNegative = 0.0  # on image tokens inside the decoder: which tile of its picture each belongs to
+    pointing: NonNegative = 0.0  # on the same tokens: which of them the click falls into
 
 
 class OptimiserPart(Part):

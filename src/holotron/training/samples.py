@@ -35,6 +35,7 @@ class TokenSequence:
     # int32 [i, 2]: for every image placeholder, in order, one of the sample's tiles and the row of it that it stands
     # for. A whole picture shows all rows of its tiles; one that is told as changes, those that changed.
     shown: np.ndarray = field(default_factory=lambda: NOTHING)
+    numbers: np.ndarray | None = None  # int32 [i]: which tile of its picture that is
     prompt: int = 0  # tokens before the first reply
     target: Target | None = None  # of a first reply that is a click
     # int32 [p, 3]: for every learnt reply that points at something, its picture (the first of its placeholders, and how
@@ -68,6 +69,12 @@ def rows_shown(images: Sequence[PromptImage]) -> np.ndarray:
             parts.append(np.stack([np.full_like(rows, first + run.tile), rows], 1))
         first += len(image.tiles)
     return np.concatenate(parts)
+
+
+def tile_numbers(images: Sequence[PromptImage]) -> np.ndarray:
+    """Which tile of its picture each of these pictures' placeholders belongs to, as `TokenSequence.numbers` has it."""
+    runs = [run for image in images for run in image.shown]
+    return np.repeat(np.array([run.tile for run in runs], np.int32), [run.count for run in runs])
 
 
 def without_unseen(sample: Sample) -> Sample:

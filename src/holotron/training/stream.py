@@ -20,7 +20,7 @@ import torch
 
 from holotron.errors import ConfigError, InputError
 from holotron.model.processor import Deltas, Processor, PromptImage
-from holotron.training.samples import Sample, TokenSequence, rows_shown, without_unseen
+from holotron.training.samples import Sample, TokenSequence, rows_shown, tile_numbers, without_unseen
 
 Message = Mapping[str, Any]
 
@@ -53,7 +53,8 @@ def conversation(
         learnt += [False] * len(prompt.ids) + [learn is None or number in learn] * len(reply)
         images += prompt.images
         asked = []
-    sequence = TokenSequence(np.asarray(ids, np.int32), np.asarray(learnt), rows_shown(images), prompt=prompt_length)
+    shown, numbers = rows_shown(images), tile_numbers(images)
+    sequence = TokenSequence(np.asarray(ids, np.int32), np.asarray(learnt), shown, numbers, prompt=prompt_length)
     return sequence, images
 
 

@@ -184,20 +184,21 @@ class Scan {
 
     // Tokens from `first` on, as many as one run can hold; returns the first token after it.
     long run_from(long first, long count) {
-        float* L = up;  // until it is known how far the run goes
-        for (long h = 0; h < heads; h++) L[first * heads + h] = 0;
+        for (long h = 0; h < heads; h++) L[h] = 0, depth[first * heads + h] = rest[first * heads + h] = 0;
         long last = first + 1;
         for (bool fits = true; last < count; last++) {
-            for (long i = last * heads; i < (last + 1) * heads; i++) {
-                L[i] = L[i - heads] + rate[i];
-                fits = fits && L[i] > DEEPEST;
+            for (long h = 0; h < heads; h++) {
+                const long i = last * heads + h;
+                L[h] += (double)dt[i] * part.A[h];
+                depth[i] = L[h], rest[i] = L[h] - depth[i];
+                fits = fits && depth[i] > DEEPEST;
             }
             if (!fits) break;
         }
         for (long i = first * heads, n; (n = last * heads - i) > 0; i += W) {
-            vec depth = load(L + i, n);
-            store(down + i, exponential(depth), n);
-            store(up + i, load(dt + i, n) * exponential(-depth), n);
+            vec near = load(depth + i, n), off = load(rest + i, n);
+            store(down + i, exponential(near) * (1.0f + off), n);
+            store(up + i, load(dt + i, n) * (exponential(-near) * (1.0f - off)), n);
         }
         for (long h = 0; h < heads; h++) {
             const float decay = exponential(rate[first * heads + h]);
