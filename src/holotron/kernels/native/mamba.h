@@ -184,21 +184,23 @@ class Scan {
 
     // Tokens from `first` on, as many as one run can hold; returns the first token after it.
     long run_from(long first, long count) {
-        for (long h = 0; h < heads; h++) L[h] = 0, depth[first * heads + h] = rest[first * heads + h] = 0;
+        // L as a float and what that leaves: at L = -40 the rounding of one float would be seen in every decay.
+        float *near = down, *rest = up;  // until it is known how far the run goes
+        for (long i = first * heads; i < (first + 1) * heads; i++) near[i] = rest[i] = 0;
         long last = first + 1;
         for (bool fits = true; last < count; last++) {
-            for (long h = 0; h < heads; h++) {
-                const long i = last * heads + h;
-                L[h] += (double)dt[i] * part.A[h];
-                depth[i] = L[h], rest[i] = L[h] - depth[i];
-                fits = fits && depth[i] > DEEPEST;
+            for (long h = 0, i = last * heads; h < heads; h++, i++) {
+                const double L = (double)near[i - heads] + rest[i - heads] + (double)dt[i] * part.A[h];
+                near[i] = L;
+                rest[i] = L - near[i];
+                fits = fits && L > DEEPEST;
             }
             if (!fits) break;
         }
         for (long i = first * heads, n; (n = last * heads - i) > 0; i += W) {
-            vec near = load(depth + i, n), off = load(rest + i, n);
-            store(down + i, exponential(near) * (1.0f + off), n);
-            store(up + i, load(dt + i, n) * (exponential(-near) * (1.0f - off)), n);
+            const vec L = load(near + i, n), more = load(rest + i, n);
+            store(down + i, exponential(L) * (1.0f + more), n);
+            store(up + i, load(dt + i, n) * (exponential(-L) * (1.0f - more)), n);
         }
         for (long h = 0; h < heads; h++) {
             const float decay = exponential(rate[first * heads + h]);
