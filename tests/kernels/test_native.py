@@ -1,6 +1,8 @@
 """The native CPU kernels compute what the layers compute: the same hidden vectors, the same memories afterwards.
 
-They are compared with the layers in float64: two roundings to fp32 differ by more than each of them is off.
+They are compared with the layers in float64. How far off they may be differs from token to token: now and then the
+outputs of a random net's heads nearly cancel and a norm then magnifies their rounding a thousandfold. So the measure is what
+happens in float64 when all that is given (weights, memories, inputs) is off by a rounding to fp32.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from holotron.model.cache import Cache
 from holotron.model.config import AttentionConfig, DecoderConfig, MambaConfig, MLPConfig, ModelConfig
 from holotron.model.decoder import Decoder
 from holotron.model.model import Holotron
-from holotron.model.native import NativeDecoder, native_head
+from holotron.model.native import native_head
 from holotron.model.presets import tiny
 from holotron.model.weights import random_model
 from tests.model.oracle import unsettle
@@ -33,6 +35,8 @@ needs_native = pytest.mark.skipif(native.library() is None, reason="no C++ compi
 NARROW = ("-mno-avx512f",)  # as on a processor that has AVX2 only
 MEMORIES = ("ssm_RLHPN", "conv_RLKC", "kv_ZL2zkD")
 PAGE = 16
+ROUNDING = 2.0**-24
+ALLOWED = 64  # times the effect of rounding what is given; measured over 1,000 nets: at most 23, and 176 for torch in fp32
 
 
 @contextmanager
@@ -100,11 +104,9 @@ def batches(draw: st.DrawFn) -> tuple[Layout, int, int]:
     return layout, len(rows), sum(needed)
 
 
-def memory(config: DecoderConfig, rows: int, pages: int, random: torch.Generator) -> Cache:
+def memory(config: DecoderConfig, rows: int, pages: int, random: torch.Generator) -> list[Tensor]:
     cache = Cache.allocate(config, rows=rows, pages=pages, page_size=PAGE)
-    for name in MEMORIES:
-        getattr(cache, name).normal_(generator=random)
-    return cache
+    return [getattr(cache, name).normal_(generator=random) for name in MEMORIES]
 
 
 @needs_native
@@ -117,33 +119,48 @@ def test_a_pass(
 ) -> None:
     random = torch.Generator().manual_seed(seed)
     layout, rows, pages = batch
-    given_memory = memory(decoder.config, rows, pages, random)
+    memories = memory(decoder.config, rows, pages, random)
     x = torch.randn(layout.num_tokens, decoder.config.hidden, generator=random)
     before = x.clone()
-
-    def copy(dtype: torch.dtype) -> Cache:
-        return Cache(*(getattr(given_memory, name).to(dtype, copy=True) for name in MEMORIES))
-
-    expected_memory, found_memory, plain_memory = copy(torch.float64), copy(torch.float32), copy(torch.float32)
+    found_memories = [m.clone() for m in memories]
     with threads(count), pytest.MonkeyPatch.context() as patch:
         patch.setattr(native, "library", lambda: build.library(flags))
-        found = decoder._native.forward(decoder, x, layout, found_memory)
-        decoder._native = NativeDecoder()  # that has not seen a library yet
-        patch.setattr(native, "library", lambda: None)
-        plain = decoder(x, layout, plain_memory)
-    expected = decoder.double()(x.double(), layout, expected_memory)
+        found = decoder._native.forward(decoder, x, layout, Cache(*found_memories))
     assert found is not None
     assert torch.equal(x, before)
-    close(found, plain, expected)
-    for name in MEMORIES:
-        close(*(getattr(memory, name) for memory in (found_memory, plain_memory, expected_memory)))
+    expected, effect = in_float64(decoder, x, layout, memories, random)
+    for name, mine, exact, allowed in zip(("hidden", *MEMORIES), (found, *found_memories), expected, effect, strict=True):
+        wrong = rows_of(mine - exact).norm(dim=-1)
+        assert (wrong <= ALLOWED * allowed + 1e-9).all(), f"{name}: {(wrong / allowed).max():.0f} roundings"
 
 
-def close(found: Tensor, plain: Tensor, expected: Tensor) -> None:
-    """About as near to float64 as torch in fp32 is: a random net may magnify a rounding a hundredfold."""
-    wrong, usual = (found - expected).abs(), (plain - expected).abs()
-    assert wrong.norm() <= 1e-4 * expected.norm() + 4 * usual.norm()
-    assert not wrong.numel() or wrong.max() <= 5e-4 * expected.abs().max() + 8 * usual.max()
+def in_float64(
+    decoder: Decoder, x: Tensor, layout: Layout, memories: list[Tensor], random: torch.Generator
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Hidden vectors and memories as they should be, and for every row of them what a rounding of all that is given
+    changes (root mean square of four tries)."""
+
+    def rounded(t: Tensor) -> Tensor:
+        return t * (1 + ROUNDING * (2 * torch.rand(t.shape, generator=random, dtype=torch.float64) - 1))
+
+    def computed(x: Tensor, memories: list[Tensor]) -> list[Tensor]:
+        return [decoder(x, layout, Cache(*memories)), *memories]
+
+    decoder.double()
+    expected = computed(x.double(), [m.double() for m in memories])
+    weights = {parameter: parameter.clone() for parameter in decoder.parameters()}
+    squares = [torch.zeros(()) for _ in expected]
+    for _ in range(4):
+        for parameter, weight in weights.items():
+            parameter.copy_(rounded(weight))
+        tried = computed(rounded(x), [rounded(m) for m in memories])
+        squares = [s + rows_of(t - e).square().sum(-1) / 4 for s, t, e in zip(squares, tried, expected, strict=True)]
+    return expected, [s.sqrt() for s in squares]
+
+
+def rows_of(t: Tensor) -> Tensor:
+    """A token's hidden vector, a head's state, a sequence's last inputs, a token's keys."""
+    return t.flatten(-2) if t.dim() > 2 else t
 
 
 def small() -> Holotron:

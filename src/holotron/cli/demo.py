@@ -60,22 +60,14 @@ def demo(
 async def _play(out: Path, seeds: int, sessions: int, console: Console) -> Evaluation:
     from holotron.evals.miniwob import evaluate
     from holotron.evals.policies import PolicyChoice, make_policy, miniwob_view
-    from holotron.model.loading import BUNDLED, bundled_folder
+    from holotron.model.loading import BUNDLED
     from holotron.rollouts.runner import Settings
     from holotron.rollouts.suites import miniwob_suite
 
-    trained = bundled_folder() is not None
+    who = PolicyChoice(BUNDLED)
     # Seeds of the evaluation range: nothing was ever trained on them.
-    who = PolicyChoice(BUNDLED if trained else "scripted")
-    view = miniwob_view(who, None if trained else 2.0, None, None)
-    suite = miniwob_suite(",".join(TASKS), range(200_000, 200_000 + seeds), **view)
-    if trained:
-        console.print(f"Policy: [bold]{BUNDLED}[/bold], from pixels and the goal's text alone, on this machine's CPU.")
-    else:
-        console.print(
-            "Policy: [bold]scripted[/bold]. This build carries no trained policy, so a solver that reads the page's "
-            "DOM decides; it acts through the same pixel actions a model would use."
-        )
+    suite = miniwob_suite(",".join(TASKS), range(200_000, 200_000 + seeds), **miniwob_view(who, None, None, None))
+    console.print(f"Policy: [bold]{BUNDLED}[/bold], from pixels and the goal's text alone, on this machine's CPU.")
     actor = await make_policy(who, suite.actions)
     try:
         with shared.live_progress(console, "demo") as show:

@@ -123,12 +123,9 @@ def _model(source: str | None) -> list[Finding]:
 
     import torch
 
-    from holotron.model.loading import BUNDLED, bundled_folder, load_model
+    from holotron.model.loading import BUNDLED, load_model
 
-    if source is None:
-        if bundled_folder() is None:
-            return [Finding("model", "warning", "this build carries no trained policy; pass --model to check one")]
-        source = BUNDLED
+    source = source or BUNDLED
     began = time.monotonic()
     model, processor = load_model(source)
     loaded = time.monotonic() - began

@@ -47,13 +47,13 @@ class PolicyChoice:
 
 def miniwob_view(choice: PolicyChoice, scale: float | None, crop: bool | None, png: bool | None) -> dict[str, Any]:
     """How to show this policy MiniWoB++: as the user says, else as the model itself does, else large and whole."""
-    folder: Path | None = Path(choice.spec)
+    folder = Path(choice.spec)
     if choice.spec == "holotron-mini":
         from holotron.model.loading import bundled_folder
 
         folder = bundled_folder()
     declared: Mapping[str, Any] = {}
-    if folder is not None and (folder / AGENT_FILE).is_file():
+    if (folder / AGENT_FILE).is_file():
         declared = choice.profile(choice.spec, folder).miniwob
     wishes = {"scale": scale, "crop": crop, "png": png}
     view = {"scale": 3.0, "crop": False, "png": False, **declared}

@@ -34,10 +34,9 @@ class Loaded(NamedTuple):
     processor: Processor
 
 
-def bundled_folder() -> Path | None:
-    """The small policy that ships inside the package, if this build carries it."""
-    folder = Path(str(files("holotron"))) / "assets" / BUNDLED
-    return folder if (folder / "config.json").exists() else None
+def bundled_folder() -> Path:
+    """The small policy that ships inside the package."""
+    return Path(str(files("holotron"))) / "assets" / BUNDLED
 
 
 def resolve(source: str | Path) -> Path | ModelConfig:
@@ -46,8 +45,8 @@ def resolve(source: str | Path) -> Path | ModelConfig:
     text = str(source)
     if text.startswith(UNTRAINED):
         return preset(text.removeprefix(UNTRAINED))
-    if text == BUNDLED and (folder := bundled_folder()):
-        return folder
+    if text == BUNDLED:
+        return bundled_folder()
     if text in PRESETS:
         return preset(text)
     if Path(text).is_dir():

@@ -29,13 +29,12 @@ from holotron.server.app import create_app
 from holotron.server.service import Loaded, Service
 from holotron.server.settings import Settings
 
-FALLBACK = "tiny"
 log = logging.getLogger("holotron.server")
 
 
 def source_of(settings: Settings) -> tuple[str, str]:
     """What to load, and what clients call it."""
-    source = settings.model.source or str(bundled_folder() or FALLBACK)
+    source = settings.model.source or str(bundled_folder())
     return source, settings.model.name or (Path(source).resolve().name if Path(source).is_dir() else source)
 
 
@@ -71,12 +70,7 @@ def load(settings: Settings, service: Service) -> Loaded:
     source, name = source_of(settings)
     dtype = getattr(torch, settings.model.dtype) if settings.model.dtype else None
     if settings.model.source is None:
-        log.info(
-            "no model was named: serving %s",
-            "the bundled small one"
-            if bundled_folder()
-            else f"{FALLBACK!r} with random weights, which says nothing sensible",
-        )
+        log.info("no model was named: serving the bundled small one")
     started = time.monotonic()
     model, processor = load_model(source, device=device_of(settings), dtype=dtype, seed=settings.model.seed)
     config = engine_config(settings, model.config, model.dtype)

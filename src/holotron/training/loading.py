@@ -5,19 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file
-from torch import Tensor
 
-from holotron.errors import CheckpointError, ConfigError
+from holotron.errors import ConfigError
 from holotron.model.loading import load_model, resolve
 from holotron.model.processor import ChatTemplate, Processor
-from holotron.model.weights.names import entries
 from holotron.training.learner import LOSSES, Learner
 from holotron.training.recipe import Recipe
 
 HEADS = "training/heads.safetensors"  # beside an exported checkpoint: for the next stage, not for serving
-HEAD_PREFIX = "training."  # of the same tensors in a file of weights
 
 
 def load_learner(recipe: Recipe, device: torch.device) -> tuple[Learner, Processor]:
@@ -46,41 +42,8 @@ def load_learner(recipe: Recipe, device: torch.device) -> tuple[Learner, Process
     if losses and isinstance(found, Path) and (found / HEADS).exists():
         # A stage may have other losses than the one before it: heads that are new start from nothing.
         learner.heads.load_state_dict(load_file(found / HEADS, device=str(device)), strict=False)
-    if wanted.weights is not None:
-        overlay(learner, wanted.weights)
     for part in wanted.learn:
         if (module := getattr(model, part)) is not None:
             module.requires_grad_(recipe.lora is None)
     model.language_model.checkpoint_layers = wanted.checkpoint_layers
     return learner.train(), processor
-
-
-def overlay(learner: Learner, file: Path) -> None:
-    """Lay the tensors of a file over the learner's: a stage's weights without the parts it left alone. Heads that this
-    learner has no use for are passed over; anything else that does not fit is an error."""
-    try:
-        tensors = load_file(file)
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"cannot read the weights {file}: {error}") from error
-    state = dict(learner.state_dict(keep_vars=True))
-    unused = tuple(f"{HEAD_PREFIX}{name}." for name in LOSSES if name not in learner.heads)
-    places: dict[str, Tensor] = {
-        name.replace("heads.", HEAD_PREFIX, 1): tensor for name, tensor in state.items() if name.startswith("heads.")
-    }
-    for entry in entries(learner.model):
-        tensor = state[f"model.{entry.parameter}"]
-        places[entry.key] = tensor if entry.index is None else tensor[entry.index]
-    problems = []
-    for key, value in tensors.items():
-        if key not in places:
-            if not key.startswith(unused):
-                problems.append(f"{key} is not a tensor of this model")
-        elif places[key].shape != value.shape:
-            problems.append(f"{key} is {list(value.shape)} and should be {list(places[key].shape)}")
-    if problems:
-        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        raise CheckpointError(f"{file} does not fit: {problems[0]}{more}")
-    with torch.no_grad():
-        for key, value in tensors.items():
-            if key in places:
-                places[key].copy_(value)

@@ -27,7 +27,6 @@ class Part(BaseModel):
 
 class ModelPart(Part):
     source: str  # a folder, a hub id, or a preset (random weights; preset:NAME where a model of that name is bundled)
-    weights: Path | None = None  # a safetensors file laid over them: any of the model's tensors, and `training.*` heads
     template: Literal["", "chatml", "turns", "nemotron-vl"] = ""  # of a preset's chat; "" is the preset's own
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"  # of the forward pass; auto: bf16 on a GPU, fp32 on a CPU
     learn: tuple[Literal["vision_model", "mlp1", "language_model"], ...] = ("vision_model", "mlp1", "language_model")

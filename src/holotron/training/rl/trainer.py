@@ -32,7 +32,6 @@ from holotron.training.checkpoint import Checkpoints, Progress
 from holotron.training.curves import Curves
 from holotron.training.distributed import Ranks
 from holotron.training.learner import Learner
-from holotron.training.loading import overlay
 from holotron.training.optimiser import Optimiser, learning_rate
 from holotron.training.rl.counts import Counts
 from holotron.training.rl.groups import Group, Verdict
@@ -319,8 +318,6 @@ def _load(recipe: RlRecipe, device: torch.device) -> tuple[Learner, Processor]:
     if model.vision_model is None:
         raise ConfigError(f"{wanted.source} has no vision tower; a computer-use policy sees screens")
     learner = Learner(model)
-    if wanted.weights is not None:
-        overlay(learner, wanted.weights)
     for part in wanted.learn:
         getattr(model, part).requires_grad_(recipe.lora is None)
     model.language_model.checkpoint_layers = wanted.checkpoint_layers
