@@ -38,7 +38,6 @@ import holotron.kernels.rotary.reference as rotary_reference
 import holotron.kernels.rotary.triton as rotary_triton
 import holotron.kernels.scan.reference as scan_reference
 import holotron.kernels.scan.triton as scan_triton
-from holotron.kernels.dispatch import has_hopper_kernels
 from holotron.kernels.scan import replay, triton_replay
 from holotron.kernels.scan.replay import Replay
 from tests.kernels import gradients
@@ -296,12 +295,6 @@ def check_tiles(bench: Bench) -> Iterator[Result]:
             reference = attention_reference.attend_tiles(qkv.double(), heads)
             label = f"attention in tiles of {length}, {heads} heads of {dim} {dtype}"
             yield label, error(out, reference), TOLERANCE[dtype]
-            if bench.device == "cuda" and has_hopper_kernels(qkv.device):
-                from holotron.kernels.attention import hopper_tiles
-
-                if hopper_tiles.supported(qkv, heads):
-                    out = hopper_tiles.attend_tiles(qkv, heads)
-                    yield f"{label}, on Hopper", error(out, reference), TOLERANCE[dtype]
 
 
 CHECKS: dict[str, Callable[[Bench], Iterator[Result]]] = {

@@ -63,16 +63,6 @@ def has_fp8(device: torch.device) -> bool:
 
 
 @functools.cache
-def has_hopper_kernels(device: torch.device) -> bool:
-    """Whether the GPU is a Hopper (H100, H200) and Triton knows how to schedule one by hand (Gluon, from 3.6 on)."""
-    if device.type != "cuda" or torch.cuda.get_device_capability(device) != (9, 0) or not _triton_wanted():
-        return False
-    import triton
-
-    return tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 6)
-
-
-@functools.cache
 def multiprocessors(device: torch.device) -> int:
     if device.type != "cuda":
         return 1

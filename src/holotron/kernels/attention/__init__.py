@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from holotron.kernels.attention import packed, reference
-from holotron.kernels.dispatch import has_hopper_kernels, train_with_triton, use_triton
+from holotron.kernels.dispatch import train_with_triton, use_triton
 from holotron.kernels.layout import Layout
 
 __all__ = ["attend", "attend_tiles"]
@@ -34,11 +34,6 @@ def attend_tiles(qkv_nLC: Tensor, heads: int) -> Tensor:
     """Every token of a tile sees the whole tile: queries, keys and values beside each other, [n, L, 3 * heads * D], to
     [n, L, heads * D]."""
     if use_triton(qkv_nLC):
-        if has_hopper_kernels(qkv_nLC.device):
-            from holotron.kernels.attention import hopper_tiles
-
-            if hopper_tiles.supported(qkv_nLC, heads):
-                return hopper_tiles.attend_tiles(qkv_nLC, heads)
         from holotron.kernels.attention import triton_tiles
 
         return triton_tiles.attend_tiles(qkv_nLC, heads)

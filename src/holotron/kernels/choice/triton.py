@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-BLOCK = 4096
+BLOCK = 8192
 
 
 @triton.jit
@@ -47,6 +47,14 @@ def likeliest(logits_BV: Tensor, never_V: Tensor | None = None) -> Tensor:
         never = never_V.view(torch.uint8) if never_V is not None else logits_BV
         block = min(BLOCK, triton.next_power_of_2(vocab))
         _likeliest[(rows,)](
-            logits_BV, never, out, rows, logits_BV.stride(0), vocab, never_V is not None, block, num_warps=8
+            logits_BV,
+            never,
+            out,
+            rows,
+            logits_BV.stride(0),
+            vocab,
+            never_V is not None,
+            block,
+            num_warps=max(1, block // 512),
         )
     return out
