@@ -28,6 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
 from holotron.kernels.attention import attend  # noqa: E402
+from holotron.kernels.choice import likeliest  # noqa: E402
 from holotron.kernels.conv import causal_conv  # noqa: E402
 from holotron.kernels.layout import Layout  # noqa: E402
 from holotron.kernels.linear import linear, quantize, relu2  # noqa: E402
@@ -35,7 +36,7 @@ from holotron.kernels.norm import add_rms_norm, gated_rms_norm  # noqa: E402
 from holotron.kernels.scan import Replay, state_space_scan  # noqa: E402
 
 DEVICE = "cuda"
-HIDDEN, MLP, HEADS, HEAD_DIM, STATE, GROUPS = 5120, 20480, 128, 80, 128, 8
+HIDDEN, MLP, HEADS, HEAD_DIM, STATE, GROUPS, VOCAB = 5120, 20480, 128, 80, 128, 8, 131_072
 INNER = HEADS * HEAD_DIM
 CHANNELS = INNER + 2 * GROUPS * STATE
 PROJECTED = INNER + CHANNELS + HEADS
@@ -186,6 +187,8 @@ def products(clock: Clock, tokens: int) -> None:
 def decode(clock: Clock, batch: int, context: int) -> None:
     elementwise(clock, batch)
     products(clock, batch)
+    logits, never = normal(batch, VOCAB), torch.zeros(VOCAB, dtype=torch.bool, device=DEVICE)
+    clock.row(f"likeliest token, {batch} sequences", lambda: likeliest(logits, never), bytes=logits.nbytes)
     layout = Layout.build([1] * batch, contexts=[context] * batch, rows=torch.randperm(batch).tolist(), device=DEVICE)
     projected, inputs = mamba_inputs(batch)
     conv_state = normal(batch, 2, 3, CHANNELS)
