@@ -136,6 +136,52 @@ def localisation(
         replace_json(json, result.to_json())
 
 
+@app.command()
+def reading(
+    policy: shared.Policy,
+    json: Annotated[Path | None, typer.Option(help="Also write the result here.")] = None,
+    each: Annotated[int, typer.Option(min=1, help="Pages for each size of type.")] = 40,
+    seed: Annotated[int, typer.Option(help="Of the strings.")] = 0,
+    sessions: Annotated[int, typer.Option(min=1, help="Pages at once.")] = 8,
+    model: shared.Model = None,
+    dialect: shared.Dialect = None,
+    frame: shared.Frame = None,
+    constrained: shared.Constrained = True,
+    device: shared.Device = None,
+) -> None:
+    """Random strings at MiniWoB++'s sizes of type: can the policy read them, and find them?"""
+    from dataclasses import asdict
+
+    from rich.console import Console
+
+    from holotron.evals.policies import PolicyChoice, make_policy
+    from holotron.evals.reading import ACTIONS, SIZES, Reading, probe_reading
+    from holotron.rollouts.files import replace_json
+
+    who = PolicyChoice(policy, model, dialect, frame, constrained=constrained, device=device)
+
+    async def main() -> dict[str, Reading]:
+        actor = await make_policy(who, ACTIONS)
+        try:
+            with Console(stderr=True).status("asking") as status:
+                return await probe_reading(
+                    actor,
+                    each=each,
+                    seed=seed,
+                    sessions=sessions,
+                    on_progress=lambda asked: status.update(f"{asked} of {each * len(SIZES)} pages"),
+                )
+        finally:
+            await actor.close()
+
+    result = asyncio.run(main())
+    for size, row in result.items():
+        print(f"{size:9} characters {row.characters:.3f}  exact {row.exact:.3f}  found {row.found:.3f}  of {row.asked}")
+    if json is not None:
+        json.parent.mkdir(parents=True, exist_ok=True)
+        replace_json(json, {size: asdict(row) for size, row in result.items()})
+
+
 def show_scores(result: Evaluation) -> None:
     from rich.console import Console
     from rich.table import Table
