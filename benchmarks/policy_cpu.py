@@ -1,0 +1,86 @@
+"""How many decisions per second a policy makes on this machine, browser time apart.
+
+    python benchmarks/policy_cpu.py --policy holotron-mini --sessions 4
+
+First the first screens of all MiniWoB++ tasks are taken from real Chromium, which is then closed. Then `sessions` of
+them at a time ask the policy: each begins an episode, is shown three screens one after the other, all new to the
+engine, and gets three actions. A decision is a screenshot encoded and an action decoded, as in `holotron eval`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import time
+from typing import cast
+
+import torch
+
+from holotron.agent.policies.base import Policy
+from holotron.agent.schema import ACTIONS
+from holotron.envs.base import Environment
+from holotron.envs.miniwob import MiniWobPool, task_names
+from holotron.evals.policies import PolicyChoice, make_policy, miniwob_view
+from holotron.types import Observation, Task
+
+TURNS = 3
+
+
+async def screens(choice: PolicyChoice, seeds: range) -> list[tuple[Task, list[Observation]]]:
+    pool = MiniWobPool(sessions=1, **miniwob_view(choice, None, None, None))
+    environment = await pool.acquire()
+    found = []
+    for name in task_names():
+        shots = [await environment.reset(Task("miniwob", name, seed=seed)) for seed in seeds]
+        found.append((environment.task, shots))
+    await pool.close()
+    return found
+
+
+async def play(policy: Policy, episodes: list[tuple[Task, list[Observation]]], sessions: int) -> tuple[int, float]:
+    waiting = iter(episodes)
+    decisions = 0
+
+    async def work() -> None:
+        nonlocal decisions
+        for task, shots in waiting:  # shared: each takes the next
+            session = await policy.start(task, cast(Environment, None))
+            for shot in shots:
+                await session.act(shot)
+                decisions += 1
+            await session.close()
+
+    began = time.monotonic()
+    await asyncio.gather(*(work() for _ in range(sessions)))
+    return decisions, time.monotonic() - began
+
+
+async def measure(arguments: argparse.Namespace) -> dict[str, object]:
+    choice = PolicyChoice(arguments.policy)
+    episodes = await screens(choice, range(200_000, 200_000 + TURNS))
+    policy = await make_policy(choice, tuple(ACTIONS))
+    await play(policy, episodes[:4], arguments.sessions)  # compile and warm up; other screens than those that count
+    decisions, seconds = await play(policy, episodes[4:], arguments.sessions)
+    await policy.close()
+    return {
+        "policy": arguments.policy,
+        "sessions": arguments.sessions,
+        "threads": torch.get_num_threads(),
+        "cores": os.cpu_count(),
+        "decisions": decisions,
+        "decisions_per_second": round(decisions / seconds, 2),
+        "load_average": round(os.getloadavg()[0], 1),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--policy", default="holotron-mini")
+    parser.add_argument("--sessions", type=int, default=4)
+    print(json.dumps(asyncio.run(measure(parser.parse_args()))))
+
+
+if __name__ == "__main__":
+    main()
