@@ -62,7 +62,9 @@ def micro_model(
 ) -> Holotron:
     """Random weights, large enough that every token depends visibly on all before it."""
     generator = torch.Generator().manual_seed(7)
-    model = Holotron(micro_config(kind, vocab, tokens)).to(dtype).eval().requires_grad_(False)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(7)  # vectors (biases, step sizes) stay as layers make them
+        model = Holotron(micro_config(kind, vocab, tokens)).to(dtype).eval().requires_grad_(False)
     for name, parameter in model.named_parameters():
         if parameter.dim() > 1:
             scale = 1.0 if "embed" in name else 1.5 / parameter.shape[-1] ** 0.5

@@ -12,6 +12,7 @@ from holotron.agent.policies.random import RandomPolicy
 from holotron.errors import ConfigError
 from holotron.evals.miniwob import evaluate
 from holotron.evals.miniwob_solver import SolverPolicy
+from holotron.evals.policies import PolicyChoice, miniwob_view, web_screen
 from holotron.evals.report import write_report
 from holotron.rollouts.runner import Settings
 from holotron.rollouts.suites import miniwob_suite, parse_seeds, web_suite
@@ -87,3 +88,12 @@ def test_web_tasks_come_from_a_file(tmp_path):
         web_suite(path)
     with pytest.raises(ConfigError, match="cannot read"):
         web_suite(tmp_path / "missing.jsonl")
+
+
+def test_a_model_says_how_it_wants_to_be_shown_things_and_the_user_has_the_last_word():
+    mini, other = PolicyChoice("holotron-mini"), PolicyChoice("random")
+    assert web_screen(mini, None, None, None) == (320, 320, 2.0)
+    assert web_screen(mini, 640, None, None) == (640, 320, 2.0)
+    assert web_screen(other, None, None, None) == (1280, 720, 1.0)
+    assert miniwob_view(mini, None, None, None) == {"scale": 2.0, "crop_instruction": True, "image_format": "png"}
+    assert miniwob_view(mini, 3.0, False, None) == {"scale": 3.0, "crop_instruction": False, "image_format": "png"}

@@ -2,11 +2,12 @@
 
 A checkpoint says so itself in a file `agent.json` beside its weights:
 
-    {"dialect": "compact", "frame": "cells", "history": "append", "miniwob": {"scale": 2, "crop": true, "png": true}}
+    {"dialect": "compact", "frame": "cells", "history": "append", "miniwob": {"scale": 2, "crop": true, "png": true},
+     "screen": {"width": 320, "height": 320, "scale": 2}}
 
-`miniwob` is how it was shown MiniWoB++ in training, and wants to be shown it again; `"deltas": 0` asks for screenshots
-told as changes. For the published families, which do not carry that file, the name decides. Whatever the user says wins
-over both.
+`miniwob` is how it was shown MiniWoB++ in training, and wants to be shown it again, `screen` how large it wants the web
+to be; `"deltas": 0` asks for screenshots told as changes. For the published families, which do not carry that file, the
+name decides. Whatever the user says wins over both.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class Profile:
     frame: str | None = None  # None: the dialect's own
     history: str = "window:3"
     miniwob: Mapping[str, Any] = field(default_factory=dict)  # scale, crop, png; see `holotron eval miniwob`
+    screen: Mapping[str, float] = field(default_factory=dict)  # width, height, scale; see `holotron run`
     deltas: int | None = None  # tolerance of screenshot deltas, for a model trained with them; None: off
 
     def make_dialect(self, actions: Sequence[str] | None = None) -> Dialect:

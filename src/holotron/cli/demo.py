@@ -27,18 +27,19 @@ TASKS = (
 )  # fmt: skip
 
 NEXT = """[bold]What next[/bold]
-  look at it              open {report}
-  a task of your own      holotron run "Find the newest release" --url https://www.python.org
-  serve a model           holotron serve            (OpenAI-compatible; --help shows sessions and limits)
-  what fits on your GPU   holotron plan holotron-12b --gpu H100
-  score a policy          holotron eval miniwob --policy scripted --tasks all
-  make training data      holotron data synth --help"""
+  look at it                 open {report}
+  score it on all tasks      holotron eval miniwob --policy holotron-mini
+  give an agent a task       holotron run "Find the newest release" --url https://www.python.org --policy SERVER
+  serve a model              holotron serve Hcompany/Holotron-12B     (without a name: the small one)
+  what fits on your GPU      holotron plan holotron-12b --gpu H100
+  train a policy             holotron train sft recipes/holotron-mini/2-navigation.toml --dry-run
+  make training data         holotron data synth --help"""
 
 
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Run directory; a new demo replaces the old one.")] = Path("runs/demo"),
-    seeds: Annotated[int, typer.Option(min=1, help="Episodes of each task.")] = 4,
+    seeds: Annotated[int, typer.Option(min=1, help="Episodes of each task.")] = 8,
     sessions: Annotated[int, typer.Option(min=1, help="Browser sessions at once.")] = 4,
 ) -> None:
     """Watch a policy act in a real browser: a dozen task kinds, a table of successes, a report to look at."""

@@ -55,9 +55,13 @@ def run(
     steps: Annotated[int, typer.Option(min=1, help="Most steps.")] = 30,
     seconds: Annotated[float, typer.Option(help="Most seconds.")] = 600.0,
     tokens: Annotated[int | None, typer.Option(help="Most tokens, prompt (not cached) and reply.")] = None,
-    width: Annotated[int, typer.Option(help="Width of the page in CSS pixels.")] = 1280,
-    height: Annotated[int, typer.Option(help="Height of the page in CSS pixels.")] = 720,
-    scale: Annotated[float, typer.Option(help="Pixels drawn per CSS pixel.")] = 1.0,
+    width: Annotated[
+        int | None, typer.Option(help="Width of the page in CSS pixels.", show_default="model's, or 1280")
+    ] = None,
+    height: Annotated[int | None, typer.Option(help="And its height.", show_default="model's, or 720")] = None,
+    scale: Annotated[
+        float | None, typer.Option(help="Pixels drawn per CSS pixel.", show_default="model's, or 1")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Run directory.", show_default="runs/run-DATE")] = None,
     model: shared.Model = None,
     dialect: shared.Dialect = None,
@@ -81,7 +85,7 @@ def run(
     from holotron.envs.session import SessionOptions
     from holotron.envs.tab import Display
     from holotron.envs.web import WebPool
-    from holotron.evals.policies import make_policy
+    from holotron.evals.policies import make_policy, web_screen
     from holotron.evals.report import write_report
     from holotron.evals.single import run_once
     from holotron.types import Task
@@ -90,7 +94,7 @@ def run(
         policy, model, dialect, frame, history, temperature, max_tokens, sample_seed, constrained, thinking, device
     )
     options = SessionOptions(
-        display=Display(width, height, scale),
+        display=Display(*web_screen(who, width, height, scale)),
         network=NetworkPolicy(allow=tuple(allow or ()), private=private),
         secrets=tuple(map(parse_secret, secret or ())),
     )

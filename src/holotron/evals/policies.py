@@ -9,7 +9,7 @@ holotron-mini, runs/x, org/name a model, in an engine of this process: bundled, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from holotron.agent.policies.base import Policy
 from holotron.agent.policies.openai_api import OpenAIPolicy, Sampling, served_models
 from holotron.agent.policies.random import DEFAULT_ACTIONS, RandomPolicy
 from holotron.agent.profiles import FILE as AGENT_FILE
-from holotron.agent.profiles import Profile, profile_for
+from holotron.agent.profiles import Profile, profile_for, read_profile
 from holotron.errors import ConfigError
 
 MOST_IMAGES = 64  # in one request of ours; the history policy is what keeps them few
@@ -47,22 +47,32 @@ class PolicyChoice:
 
 def miniwob_view(choice: PolicyChoice, scale: float | None, crop: bool | None, png: bool | None) -> dict[str, Any]:
     """How to show this policy MiniWoB++: as the user says, else as the model itself does, else large and whole."""
-    folder = Path(choice.spec)
-    if choice.spec == "holotron-mini":
-        from holotron.model.loading import bundled_folder
-
-        folder = bundled_folder()
-    declared: Mapping[str, Any] = {}
-    if (folder / AGENT_FILE).is_file():
-        declared = choice.profile(choice.spec, folder).miniwob
     wishes = {"scale": scale, "crop": crop, "png": png}
-    view = {"scale": 3.0, "crop": False, "png": False, **declared}
+    view = {"scale": 3.0, "crop": False, "png": False, **_declared(choice).miniwob}
     view |= {key: value for key, value in wishes.items() if value is not None}
     return {
         "scale": float(view["scale"]),
         "crop_instruction": bool(view["crop"]),
         "image_format": "png" if view["png"] else "jpeg",
     }
+
+
+def web_screen(
+    choice: PolicyChoice, width: int | None, height: int | None, scale: float | None
+) -> tuple[int, int, float]:
+    """How large a page to show this policy: as the user says, else as the model itself does, else as people have it."""
+    screen = {"width": 1280, "height": 720, "scale": 1.0, **_declared(choice).screen}
+    wishes = {"width": width, "height": height, "scale": scale}
+    screen |= {key: value for key, value in wishes.items() if value is not None}
+    return int(screen["width"]), int(screen["height"]), float(screen["scale"])
+
+
+def _declared(choice: PolicyChoice) -> Profile:
+    """What a model on this machine says of itself."""
+    from holotron.model.loading import BUNDLED, bundled_folder
+
+    folder = bundled_folder() if choice.spec == BUNDLED else Path(choice.spec)
+    return read_profile(folder / AGENT_FILE) if (folder / AGENT_FILE).is_file() else Profile()
 
 
 async def make_policy(choice: PolicyChoice, actions: Sequence[str]) -> Policy:

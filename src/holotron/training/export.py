@@ -53,7 +53,13 @@ def export(trainer: Trainer, figures: dict[str, float]) -> Path:
     trainer.processor.save(folder)
     if recipe.agent is not None:
         agent = recipe.agent
-        profile = Profile(agent.dialect, history=agent.history, miniwob=agent.miniwob, deltas=agent.tolerance)
+        profile = Profile(
+            agent.dialect,
+            history=agent.history,
+            miniwob=agent.miniwob,
+            screen=agent.screen,
+            deltas=agent.tolerance,
+        )
         write_profile(folder, profile)
     if heads:
         (folder / HEADS).parent.mkdir(exist_ok=True)

@@ -236,6 +236,7 @@ class AgentPart(Part):
     dialect: str = "compact"
     history: str = "append"
     miniwob: dict[str, float | bool] = {}  # how it wants to be shown MiniWoB++: scale, crop, png
+    screen: dict[str, PositiveFloat] = {}  # and the web: width, height, scale
     # Screenshots told as changes to the one before, in episodes and conversations, and so when it is served. A number
     # is the tolerance: 0, the same as true, for pictures without loss; 8 for JPEG.
     deltas: bool | Annotated[int, Field(ge=0, le=255)] = False
