@@ -8,8 +8,7 @@
 #include "team.h"
 #include "vector.h"
 
-constexpr int FEW = 20;      // rows up to which transposing the weights does not pay
-constexpr long AHEAD = 256;  // numbers of a row of W between what is asked for and what is used
+constexpr int FEW = 20;  // rows up to which transposing the weights does not pay
 
 enum class Then { set, add, relu2 };  // what becomes of a result
 

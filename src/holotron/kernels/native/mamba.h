@@ -171,6 +171,7 @@ class Scan {
             for (long p = h * dim; p < (h + 1) * dim; p++) {
                 const float in = size * x[t * wide + p];
                 float *s = own + p * state, total = 0;
+                for (long n = 0; n < state; n += LINE) __builtin_prefetch(s + n + AHEAD);
 #pragma omp simd reduction(+ : total)
                 for (long n = 0; n < state; n++) {
                     s[n] = decay * s[n] + in * b[n];

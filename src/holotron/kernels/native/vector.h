@@ -15,6 +15,8 @@ constexpr int BLOCK = 6;
 constexpr int STATES = 4;
 #endif
 constexpr int PAIR = 2 * W;  // columns of a tile
+constexpr int LINE = 16;     // floats in a cache line
+constexpr long AHEAD = 256;  // floats between what is asked for and what is used, where memory is read once, in order
 
 typedef float vec __attribute__((vector_size(4 * W)));
 typedef float loose __attribute__((vector_size(4 * W), aligned(4)));  // the same at any address
