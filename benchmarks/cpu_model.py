@@ -3,15 +3,17 @@
     python benchmarks/cpu_model.py [--threads 2] [--prompt 2048] [--decode 64]
 
 The model is the preset `small-30m`: the 12B's 62-layer pattern with everything a twentieth as wide (2 groups of 16
-heads of 16, 128 state entries). For both sides the best of several rounds counts and rounds alternate. Beside it stands
-what the matrix products alone would take in torch (same shapes, same weights, nothing else), as a share of our time;
-the native kernels have products of their own, so in decoding that share can pass 100 %.
+heads of 16, 128 state entries). Rounds of both sides alternate; for both the best counts, and beside that ratio stands
+the median of the ratios round by round. Then what the matrix products alone would take in torch (same shapes, same
+weights, nothing else), as a share of our time; the native kernels have products of their own, so in decoding that share
+can pass 100 %.
 """
 
 from __future__ import annotations
 
 import argparse
 import logging
+import statistics
 import tempfile
 import time
 from collections.abc import Callable
@@ -25,14 +27,20 @@ from holotron.model.presets import preset
 from holotron.model.weights import random_model, save_checkpoint
 
 
-def best(rounds: int, *runs: Callable[[], object]) -> list[float]:
-    times = [float("inf")] * len(runs)
+def compare(what: str, per: int, unit: str, rounds: int, *runs: Callable[[], object]) -> None:
+    """Ours, transformers, the products alone, in turn."""
+    times: list[list[float]] = [[] for _ in runs]
     for _ in range(rounds):
-        for i, run in enumerate(runs):
+        for mine, run in zip(times, runs, strict=True):
             start = time.perf_counter()
             run()
-            times[i] = min(times[i], time.perf_counter() - start)
-    return times
+            mine.append((time.perf_counter() - start) / per * 1e3)
+    ours, theirs, products = (min(t) for t in times)
+    middle = statistics.median(t / o for o, t, _ in zip(*times, strict=True))
+    print(
+        f"{what}: ours {ours:.2f} {unit}, transformers {theirs:.2f}, ratio {theirs / ours:.2f}x "
+        f"(median of {rounds} rounds {middle:.2f}x), matrix products alone {products / ours:.0%} of ours"
+    )
 
 
 def products_only(model: Holotron, tokens: int, repeats: int) -> Callable[[], None]:
@@ -76,11 +84,8 @@ def main() -> None:
     def their_prefill() -> None:
         theirs(ids[None], use_cache=True, logits_to_keep=1)
 
-    mine, other, products = best(args.rounds, our_prefill, their_prefill, products_only(model, args.prompt, 1))
-    print(
-        f"prefill {args.prompt}: ours {mine * 1e3:.0f} ms, transformers {other * 1e3:.0f} ms, "
-        f"ratio {other / mine:.1f}x, matrix products alone {products / mine:.0%} of ours"
-    )
+    work = products_only(model, args.prompt, 1)
+    compare(f"prefill {args.prompt}", 1, "ms", args.rounds, our_prefill, their_prefill, work)
 
     def our_decode() -> None:
         state = model.new_state(capacity=args.decode + 8)
@@ -94,12 +99,8 @@ def main() -> None:
             token = reply.logits[:, -1:].argmax(-1)
             reply = theirs(token, past_key_values=reply.past_key_values, use_cache=True)
 
-    mine, other, products = best(args.rounds, our_decode, their_decode, products_only(model, 1, args.decode))
-    mine_ms, other_ms = mine / args.decode * 1e3, other / args.decode * 1e3
-    print(
-        f"decode {args.decode}: ours {mine_ms:.2f} ms/token, transformers {other_ms:.2f}, "
-        f"ratio {other / mine:.1f}x, matrix products alone {products / mine:.0%} of ours"
-    )
+    work = products_only(model, 1, args.decode)
+    compare(f"decode {args.decode}", args.decode, "ms/token", args.rounds, our_decode, their_decode, work)
 
 
 if __name__ == "__main__":
