@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from holotron.cli.counting import counting
 from holotron.cli.data_annotate import annotate
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ def synth(
     from holotron.data.synth import synthesise
 
     recipe = Recipe(sizes=_sizes(size) or SIZES, episodes=episodes)
-    with _progress(pages) as show:
-        report = synthesise(out, recipe, seed=seed, pages=pages, processes=processes, progress=show)
+    with counting(pages, "pages") as show:
+        report = synthesise(out, recipe, seed=seed, pages=pages, processes=processes, progress=_shown(show))
     print(f"{out}: {report.kept + report.pages} pages, {report.pages} of them new")
     if report.pages:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(report.samples.items()))
@@ -61,8 +61,9 @@ def heldout(
     """The frozen localisation set: themes, fonts and layouts that are never trained on, small targets."""
     from holotron.data.heldout import SIZES, make_heldout
 
-    with _progress(pages) as show:
-        made = make_heldout(out, pages=pages, sizes=_sizes(size) or SIZES, processes=processes, progress=show)
+    with counting(pages, "pages") as show:
+        sizes = _sizes(size) or SIZES
+        made = make_heldout(out, pages=pages, sizes=sizes, processes=processes, progress=_shown(show))
     print(f"{out}: {made.samples} targets on {made.pages} pages, median target {made.median_area:.2%} of the page")
     print(f"sha256 {made.hash} (also in heldout.json)")
     _write_sheet(out, sheet)
@@ -121,12 +122,5 @@ def _write_sheet(pages: Path, count: int) -> None:
         print(f"look at {pages / 'index.html'}")
 
 
-@contextmanager
-def _progress(pages: int) -> Iterator[Callable[[Report], None]]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("pages, {task.fields[rate]:.1f}/s"), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("", total=pages, rate=0.0)
-        yield lambda report: bar.update(task, completed=report.kept + report.pages, rate=report.pages_per_second)
+def _shown(show: Callable[[int, float], None]) -> Callable[[Report], None]:
+    return lambda report: show(report.kept + report.pages, report.pages_per_second)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from holotron.cli import agent_options as shared
+from holotron.cli.counting import counting
 
 if TYPE_CHECKING:
     from holotron.data.annotate.annotator import Report, Settings
@@ -128,8 +128,12 @@ async def _annotate(
                 raise ConfigError(
                     f"{choice.spec!r} is no model; give a folder, a preset, a hub id or a server's address"
                 )
-        with _progress(items) as show:
-            report = await work(source, kind, policies, out, settings, wishes, show)  # type: ignore[arg-type]
+        with counting(items, "labels") as show:
+
+            def shown(report: Report) -> None:
+                show(report.kept + report.labelled, report.labels_per_second)
+
+            report = await work(source, kind, policies, out, settings, wishes, shown)  # type: ignore[arg-type]
     finally:
         for policy in policies:
             await policy.close()
@@ -139,14 +143,3 @@ async def _annotate(
     print(f"{out}: {report.kept + report.labelled} labels, {report.labelled} of them new{rate}")
     if report.unreadable:
         print(f"{report.unreadable} have no answer that could be read; the column remark says why")
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[Report], None]]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]:.2f} labels/s"), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("", total=total, rate=0.0)
-        yield lambda report: bar.update(task, completed=report.kept + report.labelled, rate=report.labels_per_second)
