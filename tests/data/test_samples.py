@@ -14,7 +14,7 @@ from holotron.data.pages.make import Size
 from holotron.data.samples import make_samples
 from holotron.types import Answer, Click
 
-PAGES = 120
+PAGES = 200
 
 
 @pytest.fixture(scope="module")

@@ -30,7 +30,7 @@ from holotron.data.shards import pages_in_shard, to_row, write_shard
 from holotron.errors import InputError
 
 SIZES = (Size(160, 160, 2.0),)
-TYPE_SIZES = (8, 9, 9, 10, 10, 10, 11, 11, 12, 12, 13, 14, 16)  # CSS pixels
+TYPE_SIZES = (8, 9, 9, 9, 10, 10, 10, 10, 11, 11, 11, 12, 12, 12, 13, 13, 14, 16, 18, 20, 24, 30)  # CSS pixels
 PERIOD, STYLES = 2000, 24  # pages that share a choice of typefaces with sizes, and how many there are of those
 LINK = (0, 0, 238)
 _SHAPES = {
