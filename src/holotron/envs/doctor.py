@@ -89,10 +89,11 @@ async def _check(browsers: BrowserPool, viewport: tuple[int, int], scale: float,
         seen: Point | None = None
         for x, y in aims:
             await environment.evaluate(f"place({x}, {y}, {TARGET})")
-            before = seen
-            for _ in range(PATIENCE):  # on a busy machine a screenshot may still show the target where it was
+            before, last = seen, None
+            for _ in range(PATIENCE):  # on a busy machine a screenshot may show the target where it was, or half drawn
                 observation = await environment.observe()
-                if (seen := find_target(observation.image)) != before:
+                seen, last = find_target(observation.image), seen
+                if seen == last != before:
                     break
             assert seen is not None
             await environment.step(Click(*convert(seen, observation)))
