@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holotron.agent.coordinates import (
@@ -52,6 +52,7 @@ def test_model_side_resize_does_not_move_points(frame, width, height, scale):
 
 
 @given(width=sides, height=sides, scale=scales, value=st.integers(0, 999))
+@example(width=37, height=37, scale=1.0, value=998)
 def test_every_cell_maps_to_itself(width, height, scale, value):
     """What a small policy is taught to say is what it would say again."""
     screen = screen_for(width, height, scale, resized=False)

@@ -98,7 +98,7 @@ def _to_page(frame: Frame, value: float, image: int, viewport: int, name: str) -
             limit, fraction = 1, value
     if not (math.isfinite(value) and 0 <= value <= limit):
         raise InvalidAction(f"{name} = {value:g} is off the screen; it must be between 0 and {limit}")
-    return min(fraction * viewport, viewport - _EDGE)
+    return min(fraction * viewport, viewport - min(_EDGE, viewport / 1500))  # in the last of a thousand cells
 
 
 def _to_model(frame: Frame, value: float, image: int, viewport: int) -> float:
