@@ -96,6 +96,8 @@ async def _check(browsers: BrowserPool, viewport: tuple[int, int], scale: float,
                 if seen == last != before:
                     break
             assert seen is not None
+            # A screenshot changes the page's scale for a moment; on a busy machine a click may come before it is back.
+            await environment.evaluate("drawn()")
             await environment.step(Click(*convert(seen, observation)))
             for _ in range(PATIENCE):  # and the page may hear of the click a moment later
                 if (landed := await environment.evaluate("landed")) is not None:
@@ -173,7 +175,7 @@ _TARGET_PAGE = """(() => {
   square.style.cssText = 'position:absolute; background:magenta';
   window.landed = null;
   // Two frames later the target is on the screen: on a busy machine a screenshot may still show the frame before.
-  const drawn = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done())));
+  window.drawn = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done())));
   window.place = (x, y, size) => {
     window.landed = null;
     Object.assign(square.style,
