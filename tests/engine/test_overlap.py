@@ -144,6 +144,19 @@ def test_single_tokens_of_a_picture_are_not_taken_for_decodes() -> None:
     assert_greedy(core.model, talker.request.sequence.log, 60)
 
 
+def count_plans(core: Core, monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
+    """Grows by one whenever an iteration is planned."""
+    planned: list[Plan] = []
+    plan = core.scheduler.plan
+
+    def counted() -> Plan:
+        planned.append(plan())
+        return planned[-1]
+
+    monkeypatch.setattr(core.scheduler, "plan", counted)
+    return planned
+
+
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 @pytest.mark.parametrize("kind", ["hybrid", "attention", "mamba"])
 def test_repeated_iterations_are_not_planned_and_say_the_same(
@@ -153,15 +166,7 @@ def test_repeated_iterations_are_not_planned_and_say_the_same(
 
     def replies(overlap: bool) -> tuple[list[list[int]], int, int]:
         core = Core(micro_model(kind), settings(overlap=overlap, graphs=overlap, page_size=16))
-        planned = 0
-        plan = core.scheduler.plan
-
-        def counted() -> Plan:
-            nonlocal planned
-            planned += 1
-            return plan()
-
-        monkeypatch.setattr(core.scheduler, "plan", counted)
+        planned = count_plans(core, monkeypatch)
 
         def begin(n: int, stop: tuple[int, ...] = ()) -> Asked:
             sequence = core.sessions.open(f"s{n}")
@@ -183,7 +188,7 @@ def test_repeated_iterations_are_not_planned_and_say_the_same(
             if temperature == 0:
                 assert_greedy(core.model, one.request.sequence.log, len(one.request.events))
         said = [[event.token for event in one.request.events] for one in asked]
-        return said, planned, core.stats().iterations
+        return said, len(planned), core.stats().iterations
 
     plain, planned, iterations = replies(overlap=False)
     assert planned >= iterations
@@ -196,14 +201,6 @@ def test_repeated_iterations_are_not_planned_and_say_the_same(
 def test_pages_are_taken_ahead_and_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of sequences of all lengths one reaches the end of a page in every iteration; yet few iterations are planned."""
     core = Core(micro_model("hybrid"), settings(overlap=True, graphs=True, page_size=16, kv_tokens=4000))
-    planned = 0
-    plan = core.scheduler.plan
-
-    def counted() -> Plan:
-        nonlocal planned
-        planned += 1
-        return plan()
-
     asked = []
     for n in range(8):
         sequence = core.sessions.open(f"s{n}")
@@ -211,10 +208,10 @@ def test_pages_are_taken_ahead_and_given_back(monkeypatch: pytest.MonkeyPatch) -
         asked.append(Asked(core, sequence, SamplingParams(90, 0, ignore_eos=True)))
     while not all(one.request.events for one in asked):
         core.step()
-    monkeypatch.setattr(core.scheduler, "plan", counted)
+    planned = count_plans(core, monkeypatch)
     for _ in range(64):
         core.step()
-    assert planned <= 8
+    assert len(planned) <= 8
     core.finish(asked[0].request, "cancelled")
     for one in asked:
         one.finished(core)

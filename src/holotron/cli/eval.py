@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from holotron.cli import agent_options as shared
 
 if TYPE_CHECKING:
+    from holotron.agent.policies.base import Policy as Actor
     from holotron.evals.miniwob import Evaluation
+    from holotron.evals.policies import PolicyChoice
 
+T = TypeVar("T")
 app = typer.Typer(no_args_is_help=True)
 
 
@@ -56,7 +60,6 @@ def miniwob(
     from holotron.evals.miniwob import evaluate
     from holotron.evals.policies import make_policy, miniwob_view
     from holotron.evals.report import write_report
-    from holotron.rollouts.files import replace_json
     from holotron.rollouts.runner import Settings
     from holotron.rollouts.suites import miniwob_suite, parse_seeds
 
@@ -78,9 +81,7 @@ def miniwob(
 
     result = asyncio.run(main())
     show_scores(result)
-    if json is not None:
-        json.parent.mkdir(parents=True, exist_ok=True)
-        replace_json(json, result.to_json())
+    _store(json, result.to_json())
     if report:
         with console.status("writing the report"):
             made = write_report(folder)
@@ -101,29 +102,17 @@ def localisation(
     device: shared.Device = None,
 ) -> None:
     """One instruction, one click: the share that lands inside the element's box."""
-    from rich.console import Console
-
     from holotron.evals.localisation import ACTIONS, Localisation, evaluate_localisation
-    from holotron.evals.policies import PolicyChoice, make_policy
-    from holotron.rollouts.files import replace_json
+    from holotron.evals.policies import PolicyChoice
+
+    def ask(actor: Actor, say: Callable[[str], None]) -> Awaitable[Localisation]:
+        def show(asked: int, hits: int) -> None:
+            say(f"{asked} asked, {hits} hit")
+
+        return evaluate_localisation(actor, pages, sessions=sessions, most=most, on_progress=show)
 
     who = PolicyChoice(policy, model, dialect, frame, constrained=constrained, device=device)
-
-    async def main() -> Localisation:
-        actor = await make_policy(who, ACTIONS)
-        try:
-            with Console(stderr=True).status("asking") as status:
-                return await evaluate_localisation(
-                    actor,
-                    pages,
-                    sessions=sessions,
-                    most=most,
-                    on_progress=lambda asked, hits: status.update(f"{asked} asked, {hits} hit"),
-                )
-        finally:
-            await actor.close()
-
-    result = asyncio.run(main())
+    result = _questioned(who, ACTIONS, ask)
     for kind, hits in result.by.items():
         print(f"{kind:12} {100 * hits.rate:5.1f} %  of {hits.asked}")
     low, high = result.overall.interval
@@ -131,9 +120,7 @@ def localisation(
         f"accuracy {result.overall.rate:.4f} of {result.overall.asked} ({100 * low:.1f} – {100 * high:.1f} %)", end=""
     )
     print(f"; {result.errors} errors; set {result.hash}")
-    if json is not None:
-        json.parent.mkdir(parents=True, exist_ok=True)
-        replace_json(json, result.to_json())
+    _store(json, result.to_json())
 
 
 @app.command()
@@ -152,34 +139,47 @@ def reading(
     """Random strings at MiniWoB++'s sizes of type: can the policy read them, and find them?"""
     from dataclasses import asdict
 
-    from rich.console import Console
-
-    from holotron.evals.policies import PolicyChoice, make_policy
+    from holotron.evals.policies import PolicyChoice
     from holotron.evals.reading import ACTIONS, SIZES, Reading, probe_reading
-    from holotron.rollouts.files import replace_json
+
+    def ask(actor: Actor, say: Callable[[str], None]) -> Awaitable[dict[str, Reading]]:
+        def show(asked: int) -> None:
+            say(f"{asked} of {each * len(SIZES)} pages")
+
+        return probe_reading(actor, each=each, seed=seed, sessions=sessions, on_progress=show)
 
     who = PolicyChoice(policy, model, dialect, frame, constrained=constrained, device=device)
+    result = _questioned(who, ACTIONS, ask)
+    for size, row in result.items():
+        print(f"{size:9} characters {row.characters:.3f}  exact {row.exact:.3f}  found {row.found:.3f}  of {row.asked}")
+    _store(json, {size: asdict(row) for size, row in result.items()})
 
-    async def main() -> dict[str, Reading]:
-        actor = await make_policy(who, ACTIONS)
+
+def _questioned(
+    who: PolicyChoice, actions: Sequence[str], ask: Callable[[Actor, Callable[[str], None]], Awaitable[T]]
+) -> T:
+    """Let a policy be asked, with a line on the terminal that says how far it is."""
+    from rich.console import Console
+
+    from holotron.evals.policies import make_policy
+
+    async def main() -> T:
+        actor = await make_policy(who, actions)
         try:
             with Console(stderr=True).status("asking") as status:
-                return await probe_reading(
-                    actor,
-                    each=each,
-                    seed=seed,
-                    sessions=sessions,
-                    on_progress=lambda asked: status.update(f"{asked} of {each * len(SIZES)} pages"),
-                )
+                return await ask(actor, status.update)
         finally:
             await actor.close()
 
-    result = asyncio.run(main())
-    for size, row in result.items():
-        print(f"{size:9} characters {row.characters:.3f}  exact {row.exact:.3f}  found {row.found:.3f}  of {row.asked}")
-    if json is not None:
-        json.parent.mkdir(parents=True, exist_ok=True)
-        replace_json(json, {size: asdict(row) for size, row in result.items()})
+    return asyncio.run(main())
+
+
+def _store(path: Path | None, result: dict[str, Any]) -> None:
+    from holotron.rollouts.files import replace_json
+
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_json(path, result)
 
 
 def show_scores(result: Evaluation) -> None:

@@ -89,7 +89,7 @@ async def _check(browsers: BrowserPool, viewport: tuple[int, int], scale: float,
         seen: Point | None = None
         for x, y in aims:
             await environment.evaluate(f"place({x}, {y}, {TARGET})")
-            before, last = seen, None
+            before = seen
             for _ in range(PATIENCE):  # on a busy machine a screenshot may show the target where it was, or half drawn
                 observation = await environment.observe()
                 seen, last = find_target(observation.image), seen

@@ -10,11 +10,10 @@ figures, so that they can be compared.
 from __future__ import annotations
 
 import asyncio
-import io
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from PIL import Image
 
@@ -22,10 +21,10 @@ from holotron.agent.policies.base import Policy
 from holotron.data.labels import Page, contains
 from holotron.data.labels import Sample as Question
 from holotron.data.shards import content_hash, iter_pages
-from holotron.envs.base import Environment
 from holotron.errors import InputError, PolicyError
+from holotron.evals.looking import first_action, observation_of
 from holotron.evals.statistics import wilson
-from holotron.types import Click, Observation, Task
+from holotron.types import Click, Task
 
 ACTIONS = ("click", "answer")  # what makes sense: point at it, or say that it is not there
 
@@ -90,17 +89,10 @@ async def evaluate_localisation(
 
 
 async def _ask(policy: Policy, page: Page, question: Question) -> bool:
-    buffer = io.BytesIO()
-    await asyncio.to_thread(Image.fromarray(page.image).save, buffer, "PNG")
     height, width = page.image.shape[:2]
     viewport = (round(width / page.scale), round(height / page.scale))
-    observation = Observation(buffer.getvalue(), "image/png", (width, height), viewport)
-    task = Task("localisation", page.id, goal=question.instruction)
-    session = await policy.start(task, cast(Environment, None))  # models have their eyes; there is nothing to act on
-    try:
-        action = (await session.act(observation)).action
-    finally:
-        await session.close()
+    observation = await observation_of(Image.fromarray(page.image), viewport)
+    action = await first_action(policy, Task("localisation", page.id, goal=question.instruction), observation)
     assert question.box is not None
     return isinstance(action, Click) and contains(question.box, action.x, action.y)
 

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from html import escape
-from typing import cast
 
 from PIL import Image
 
@@ -26,8 +25,8 @@ from holotron.agent.policies.base import Policy
 from holotron.data.labels import Box, contains, union
 from holotron.data.pages.make import MadePage, Size
 from holotron.data.render import Renderer, Shot
-from holotron.envs.base import Environment
 from holotron.errors import PolicyError
+from holotron.evals.looking import first_action, observation_of
 from holotron.types import Action, Answer, Click, Observation, Task
 
 ACTIONS = ("click", "answer")
@@ -106,9 +105,7 @@ def _word(rng: random.Random, longest: int) -> str:
 
 async def _ask(policy: Policy, lines: _Lines, shot: Shot) -> tuple[bool, float, bool]:
     first, second = lines.words[lines.chosen]
-    buffer = io.BytesIO()
-    await asyncio.to_thread(Image.open(io.BytesIO(shot.image)).convert("RGB").save, buffer, "PNG")
-    observation = Observation(buffer.getvalue(), "image/png", shot.size, (PAGE.width, PAGE.height))
+    observation = await observation_of(Image.open(io.BytesIO(shot.image)), (PAGE.width, PAGE.height))
     said = await _act(policy, f'Read the line that starts with "{first}".', observation)
     text = said.content.removeprefix(first).strip() if isinstance(said, Answer) else ""
     pointed = await _act(policy, f'Find the text "{second}".', observation)
@@ -118,13 +115,10 @@ async def _ask(policy: Policy, lines: _Lines, shot: Shot) -> tuple[bool, float, 
 
 
 async def _act(policy: Policy, goal: str, observation: Observation) -> Action | None:
-    session = await policy.start(Task("reading", "line", goal=goal), cast(Environment, None))
     try:
-        return (await session.act(observation)).action
+        return await first_action(policy, Task("reading", "line", goal=goal), observation)
     except PolicyError:
         return None
-    finally:
-        await session.close()
 
 
 def _box_of(shot: Shot, line: str, last: int) -> Box:

@@ -1,8 +1,9 @@
 // Matrix products y = x W^T with weights as PyTorch stores them, [outputs, inputs].
 //
 // Few rows of x: every weight is read once, which is all that counts; several distant rows of W at a time and a little
-// ahead of their use, because one stream does not saturate the memory. Many rows: W is cut into panels of PAIR outputs, transposed into a buffer that
-// fits the cache, and multiplied tile by tile with all sums in registers. Threads share the outputs.
+// ahead of their use, because one stream does not saturate the memory. Many rows: W is cut into panels of PAIR outputs,
+// transposed into a buffer that fits the cache, and multiplied tile by tile with all sums in registers. Threads share
+// the outputs.
 #pragma once
 
 #include "team.h"
