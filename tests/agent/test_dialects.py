@@ -88,17 +88,18 @@ def test_tools_are_valid_function_declarations():
     jsonschema_rs.validate(tools[call["name"]]["parameters"], call["arguments"])
 
 
-@given(action=actions(VIEWPORT, elements=False))
-def test_compact_lines_match_their_regex(action):
+@given(action=actions(VIEWPORT, elements=False), looked=st.sampled_from(["", "look 400 690"]))
+def test_compact_lines_match_their_regex(action, looked):
     import re
 
     dialect = make_dialect("compact")
     try:
-        text = dialect.render(action, SCREENS[0])
+        text = dialect.render(action, SCREENS[0], thought=looked)
     except InputError:
         return
     assert "\n" not in text
     assert re.fullmatch(dialect.output().regex, text)
+    assert dialect.parse(said(text), SCREENS[0]).thought == looked
 
 
 def test_compact_words():
@@ -138,6 +139,7 @@ def test_compact_words():
         ("compact", "click 12", "say for example 'click 412 733'"),
         ("compact", "wait forever", "seconds"),
         ("compact", "back home", "cannot read"),
+        ("compact", "look 400 690", "no action 'look'"),
     ],
 )
 def test_bad_replies_come_back_with_an_explanation(name, text, message):

@@ -9,9 +9,10 @@ import pytest
 
 from holotron.data.describing import ORDINALS, Screen, normal
 from holotron.data.drawn import Painter
-from holotron.data.labels import NOT_THERE, Element, Page, Sample, Text, contains
+from holotron.data.labels import NOT_THERE, Element, Page, Sample, Text, contains, middle
 from holotron.data.pages.make import Size
 from holotron.data.samples import make_samples
+from holotron.data.targets import draw_targets
 from holotron.types import Answer, Click
 
 PAGES = 200
@@ -50,6 +51,27 @@ def test_all_kinds_are_made(drawn: list) -> None:
         "state",
         "value",
     }
+
+
+def test_what_stands_beside_the_target_is_named_with_its_place(drawn: list) -> None:
+    beside = [(page, s) for page, s in by_kind(drawn, "click") if s.anchor is not None]
+    assert {s.by for _, s in beside} >= {"text", "place"}  # a box to tick has its name beside it
+    assert all(s.anchor is not None for _, s in by_kind(drawn, "click", "place"))
+    for page, sample in beside:
+        (line,) = {line.text for line in page.text if line.box == sample.anchor}
+        assert normal(line).removesuffix(":") in {normal(text).removesuffix(":") for text in quoted(sample)}
+        assert not contains(sample.box, *middle(sample.anchor))
+
+
+def test_small_things_that_are_easily_mistaken_are_asked_for_first() -> None:
+    large = [Element("button", (0, 60 * n, 300, 60 * n + 50), name=f"Large {n}") for n in range(5)]
+    small = [element("link", f"Old news {n}", 10 + 60 * n, 300) for n in range(3)]
+    screen = Screen([*large, *small], Text.of([]))
+    for seed in range(20):
+        drawn = draw_targets(screen, random.Random(seed), 6)
+        assert set(drawn[:3]) == set(small)
+        assert len(set(drawn)) == 6
+    assert len(draw_targets(Screen(large, Text.of([])), random.Random(0), 6)) == 5
 
 
 def test_a_click_goes_to_the_middle_of_an_element_that_can_be_clicked(drawn: list) -> None:

@@ -13,10 +13,11 @@ import pytest
 
 from holotron.data.contact import write_contact_sheet
 from holotron.data.describing import Screen
-from holotron.data.heldout import MEDIAN_AREA, make_heldout, mistakable
+from holotron.data.heldout import MEDIAN_AREA, make_heldout
 from holotron.data.pages.make import Recipe, Size
 from holotron.data.shards import content_hash, iter_episodes, iter_pages, iter_rows, shard_files
 from holotron.data.synth import synthesise
+from holotron.data.targets import mistakable
 from holotron.errors import ConfigError, InputError
 from tests.data.killable import RECIPE
 

@@ -28,6 +28,7 @@ from holotron.training.batches import pack
 from holotron.training.evaluation import hit
 from holotron.training.learner import Learner
 from holotron.training.pages import PageSamples
+from holotron.training.places import token_at
 from holotron.training.recipe import DrawnData
 from holotron.training.stream import conversation, conversation_sample
 from holotron.types import Click, Completion, Observation, Task
@@ -134,3 +135,24 @@ def goal_of(prompt: str, dialect: str) -> str:
     if dialect == "compact":
         return prompt.removesuffix("\n")
     return prompt.split("<task>")[1].split("</task>")[0].strip() if "<task>" in prompt else prompt
+
+
+def test_policies_look_at_what_is_quoted_before_they_click_beside_it():
+    """The reply says where the quoted text is, then clicks the target; the pointing loss asks for the former."""
+    config = small_config()
+    processor = Processor.for_bytes(config.image, template="turns")
+    painter = Painter(sizes=(Size.parse("96x96@1"),))
+    for name, looks in (("compact", True), ("holotron", False)):
+        samples = PageSamples(DrawnData(kind="drawn", questions=8, dialect=name), processor, config)
+        looked = 0
+        for index in range(20):
+            for sequence in samples.sample(painter.paint(3, index), np.random.default_rng(index)).sequences:
+                reply = processor.tokenizer.decode(sequence.ids[sequence.learn].tolist())
+                if "look" not in reply:
+                    continue
+                looked += 1
+                assert sequence.target is not None and hit(reply, sequence.target)
+                x, y = (int(cell) / 1000 + 0.0005 for cell in reply.split()[1:3])
+                ((_, _, pointed),) = sequence.points.tolist()
+                assert pointed == token_at(sequence.shown, (96, 96), x, y, config.image)
+        assert (looked > 10) == looks

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from holotron.data.colours import UNCLEAR
-from holotron.data.labels import Box, Element, Line, Text
+from holotron.data.labels import Box, Element, Line, Text, contains, middle
 from holotron.data.pages.icons import words_for
 
 # What people call things. The first word is the plainest.
@@ -113,6 +113,7 @@ class Screen:
 class Description:
     by: str
     phrase: str  # a noun phrase: 'the "Save" button'
+    anchor: Box | None = None  # the text that the phrase quotes, where it stands beside the target and not on it
 
 
 def describe(screen: Screen, target: Element, rng: random.Random) -> list[Description]:
@@ -138,11 +139,21 @@ def _by_text(screen: Screen, target: Element, rng: random.Random) -> Iterator[De
     if not _named(screen, target):
         return
     name = normal(target.name)
+    label = _label_beside(screen, target, target.name)
     if screen.names[name] == 1:
-        yield Description("text", f'"{target.name}"')
+        yield Description("text", f'"{target.name}"', label)
     if sum(normal(e.name) == name for e in screen.of_role(target.role)) == 1:
         what = noun(target, rng)
-        yield Description("text", rng.choice((f'the "{target.name}" {what}', f'the {what} "{target.name}"')))
+        yield Description("text", rng.choice((f'the "{target.name}" {what}', f'the {what} "{target.name}"')), label)
+
+
+def _label_beside(screen: Screen, target: Element, text: str) -> Box | None:
+    """Where that is written, if it is in one place only and not on the target."""
+    spellings = (normal(text), normal(text) + ":")
+    boxes = [line.box for line in screen.lines if normal(line.text) in spellings]
+    if len(boxes) != 1 or contains(target.box, *middle(boxes[0])):
+        return None
+    return boxes[0]
 
 
 def _by_role(screen: Screen, target: Element, rng: random.Random) -> Iterator[Description]:
@@ -218,12 +229,13 @@ def _within(screen: Screen, target: Element, rng: random.Random) -> Iterator[Des
         return  # not written there, or in two places
     inside = [e for e in screen.rivals if e.within == place]
     where = rng.choice(('of "{}"', 'that belongs to "{}"', 'for "{}"'))
+    anchor = _label_beside(screen, target, place)
     if _bare_icon(target) and sum(e.icon == target.icon for e in inside) == 1:
-        yield Description("within", f"the {words_for(target.icon)[0]} icon {where.format(place)}")
+        yield Description("within", f"the {words_for(target.icon)[0]} icon {where.format(place)}", anchor)
     elif _named(screen, target) and sum(normal(e.name) == normal(target.name) for e in inside) == 1:
-        yield Description("within", f'the {noun(target, rng)} "{target.name}" {where.format(place)}')
+        yield Description("within", f'the {noun(target, rng)} "{target.name}" {where.format(place)}', anchor)
     if sum(e.role == target.role for e in inside) == 1:
-        yield Description("within", f"the {noun(target, rng)} {where.format(place)}")
+        yield Description("within", f"the {noun(target, rng)} {where.format(place)}", anchor)
 
 
 def _by_part(screen: Screen, target: Element, rng: random.Random) -> Iterator[Description]:
@@ -260,7 +272,7 @@ def _by_place(screen: Screen, target: Element, rng: random.Random) -> Iterator[D
             nearer = [d for e in rivals if e is not target and (d := _distance(line.box, e.box, side)) is not None]
             if all(d > 1.5 * distance + 4 for d in nearer):
                 where = side if side in ("below", "above") else f"to the {side} of"
-                yield Description("place", f'the {noun(target, rng)} {where} "{line.text}"')
+                yield Description("place", f'the {noun(target, rng)} {where} "{line.text}"', line.box)
 
 
 def _distance(anchor: Box, box: Box, side: str) -> float | None:

@@ -14,18 +14,18 @@ mistaken for it. At least half of the targets cover at most half a percent of th
 from __future__ import annotations
 
 import random
-from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
-from holotron.data.describing import Screen, normal
+from holotron.data.describing import Screen
 from holotron.data.labels import Element, Sample
 from holotron.data.pages.make import MadePage, Recipe, Size
 from holotron.data.render import Shot
 from holotron.data.samples import click_sample
 from holotron.data.shards import content_hash, iter_rows
 from holotron.data.synth import Progress, synthesise
+from holotron.data.targets import in_turns, mistakable
 from holotron.errors import InputError
 from holotron.rollouts.files import replace_json
 
@@ -77,32 +77,14 @@ def hard_samples(page: MadePage, shot: Shot, rng: random.Random) -> list[Sample]
     screen = Screen(shot.elements, shot.text)
     whole = page.size.width * page.size.height
     hard = [e for e in screen.targets if e.area <= LARGEST_AREA * whole and mistakable(screen, e)]
-    small = sorted(_in_turns([e for e in hard if e.area <= MEDIAN_AREA * whole], rng), key=lambda e: not e.name)
+    small = sorted(in_turns([e for e in hard if e.area <= MEDIAN_AREA * whole], rng), key=lambda e: not e.name)
     first = _first_sample(screen, small, rng)
     if first is None:
         return []
-    second = _first_sample(screen, [e for e in _in_turns(hard, rng) if e.box != first.box], rng)
+    second = _first_sample(screen, [e for e in in_turns(hard, rng) if e.box != first.box], rng)
     return [first] if second is None else [first, second]
-
-
-def _in_turns(elements: list[Element], rng: random.Random) -> list[Element]:
-    """In random order, the roles taking turns: a calendar has thirty days, but only one arrow."""
-    seen: Counter[str] = Counter()
-    turns = {}
-    for element in rng.sample(elements, len(elements)):
-        turns[element] = seen[element.role]
-        seen[element.role] += 1
-    return sorted(turns, key=turns.__getitem__)
 
 
 def _first_sample(screen: Screen, targets: list[Element], rng: random.Random) -> Sample | None:
     samples = (click_sample(screen, target, rng) for target in targets)
     return next((sample for sample in samples if sample is not None), None)
-
-
-def mistakable(screen: Screen, target: Element) -> bool:
-    """Is there something else that shares a word with it, or looks like it?"""
-    others = [e for e in screen.rivals if e is not target]
-    if words := set(normal(target.name).split()):
-        return any(words & set(normal(e.name).split()) for e in others)
-    return sum(e.role == target.role for e in others) >= 2

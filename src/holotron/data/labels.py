@@ -46,7 +46,7 @@ class Element:
 
     @property
     def centre(self) -> tuple[float, float]:
-        return (self.box[0] + self.box[2]) / 2, (self.box[1] + self.box[3]) / 2
+        return middle(self.box)
 
     @property
     def area(self) -> float:
@@ -117,6 +117,7 @@ class Sample:
     box: Box | None = None  # where to click; for reading, where the answer is
     answer: str = ""
     point: tuple[float, float] | None = None
+    anchor: Box | None = None  # the text that is quoted, where it stands beside the target; not stored
 
     def worded(self, write_point: Callable[[float, float], str]) -> str:
         """The instruction with its point in the words of whoever reads it: pixels, thousandths ..."""
@@ -128,7 +129,7 @@ class Sample:
         """The right reaction, in CSS pixels."""
         if self.kind in ("click", "find"):
             assert self.box is not None
-            return Click((self.box[0] + self.box[2]) / 2, (self.box[1] + self.box[3]) / 2)
+            return Click(*middle(self.box))
         return Answer(NOT_THERE if self.kind == "absent" else self.answer)
 
 
@@ -172,6 +173,10 @@ def character_grid(page: Page, cell: int) -> np.ndarray:
 
 def area(box: Sequence[float]) -> float:
     return max(0.0, box[2] - box[0]) * max(0.0, box[3] - box[1])
+
+
+def middle(box: Box) -> tuple[float, float]:
+    return (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
 
 
 def union(boxes: np.ndarray) -> Box:

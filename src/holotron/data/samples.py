@@ -11,7 +11,7 @@ new ones from the same page in every epoch.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from holotron.data.colours import NAMES as COLOURS
 from holotron.data.colours import UNCLEAR
@@ -20,10 +20,13 @@ from holotron.data.labels import Element, Kind, Sample, Text
 from holotron.data.pages.icons import NAMES as ICONS
 from holotron.data.pages.icons import words_for
 from holotron.data.reading import Question, find_text, questions
+from holotron.data.targets import draw_targets
 
 _CLICK = ("Click {}.", "Click on {}.", "Press {}.", "Tap {}.", "Select {}.", "Choose {}.", "Go to {}.", "click {}")
 # How often each way of saying it is taken where it is possible; people mostly read out what they see.
 _WEIGHTS = {"text": 5, "icon": 4, "colour": 3, "within": 3, "part": 2, "value": 2, "order": 0.5}  # others 1
+# The same for practice: what takes two looks (find this, then what is beside it) is learnt slowly and asked more often.
+_PRACTICE = _WEIGHTS | {"place": 4, "within": 4, "order": 1}
 _VERBS = {
     "textbox": ("Click {}.", "Click into {}.", "Focus {}.", "Put the cursor into {}."),
     "checkbox": ("Click {}.", "Tick {}.", "Toggle {}.", "Check {}."),
@@ -59,21 +62,23 @@ def _sample(kind: Kind, question: Question) -> Sample:
 
 def click_samples(screen: Screen, rng: random.Random, count: int) -> Iterator[Sample]:
     """Different targets, each described in one way."""
-    for target in rng.sample(screen.targets, min(count, len(screen.targets))):
-        sample = click_sample(screen, target, rng)
+    for target in draw_targets(screen, rng, count):
+        sample = click_sample(screen, target, rng, _PRACTICE)
         if sample is not None:
             yield sample
 
 
-def click_sample(screen: Screen, target: Element, rng: random.Random) -> Sample | None:
+def click_sample(
+    screen: Screen, target: Element, rng: random.Random, weights: Mapping[str, float] = _WEIGHTS
+) -> Sample | None:
     """The target described in one of the ways that are possible, if there is one."""
     found = describe(screen, target, rng)
     if not found:
         return None
     ways = sorted({description.by for description in found})
-    by = rng.choices(ways, [_WEIGHTS.get(way, 1) for way in ways])[0]
+    by = rng.choices(ways, [weights.get(way, 1) for way in ways])[0]
     chosen = rng.choice([description for description in found if description.by == by])
-    return Sample("click", by, command(target.role, chosen.phrase, rng), target.box)
+    return Sample("click", by, command(target.role, chosen.phrase, rng), target.box, anchor=chosen.anchor)
 
 
 def command(role: str, phrase: str, rng: random.Random) -> str:

@@ -14,7 +14,6 @@ import hashlib
 import io
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,9 @@ from holotron.rollouts.files import replace_file
 
 FOLDER = "pages"
 Row = dict[str, Any]
+
+
+_STORED = ("kind", "by", "instruction", "box", "answer", "point")  # of a sample
 
 
 def arrow() -> Any:
@@ -84,7 +86,7 @@ def make_row(
         "step": step,
         "steps": steps,
         "action": json.dumps(action, ensure_ascii=False) if action is not None else "",
-        "samples": [asdict(sample) for sample in samples],
+        "samples": [{name: getattr(sample, name) for name in _STORED} for sample in samples],
     }
 
 

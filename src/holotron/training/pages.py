@@ -21,7 +21,7 @@ from holotron.agent.history import Shown, Turn, View
 from holotron.agent.images import Image
 from holotron.data.drawn import Painter
 from holotron.data.fonts import font_files
-from holotron.data.labels import Page, Text
+from holotron.data.labels import Page, Text, middle
 from holotron.data.labels import Sample as Question
 from holotron.data.pages.make import Size
 from holotron.data.pages.words import LANGUAGES
@@ -73,8 +73,9 @@ class PageSamples:
             sequence, _ = conversation(self._processor, messages)
             first = group[0]
             if first.kind in ("click", "find") and first.box is not None:
-                left, top, right, bottom = first.box
-                x, y = (left + right) / 2 / page.viewport[0], (top + bottom) / 2 / page.viewport[1]
+                # What is quoted can be recognised as soon as it is seen; what lies beside it perhaps went by before.
+                x, y = middle(first.anchor or first.box)
+                x, y = x / page.viewport[0], y / page.viewport[1]
                 at = token_at(sequence.shown, screen.image, x, y, self._image)
                 points = NOWHERE if at is None else np.array([[0, len(sequence.shown), at]], np.int32)
                 target = Target(first.box, self._dialect.name, screen.image, screen.viewport)
@@ -101,14 +102,21 @@ class PageSamples:
             }
             for message in messages
         ]
-        return [*asked, {"role": "assistant", "content": self._dialect.render(question.action(), screen)}]
+        return [*asked, self._replied(question, screen)]
 
     def later_turn(self, question: Question, screen: Screen) -> list[dict[str, Any]]:
         """One more question about the same picture."""
         return [
             {"role": "user", "content": self._worded(question, screen) + "\n"},
-            {"role": "assistant", "content": self._dialect.render(question.action(), screen)},
+            self._replied(question, screen),
         ]
+
+    def _replied(self, question: Question, screen: Screen) -> dict[str, Any]:
+        """The right reply. Dialects that can say where they look first look at what the question quotes."""
+        thought = ""
+        if self._dialect.looks and question.anchor is not None:
+            thought = f"look {self._point(screen)(*middle(question.anchor))}"
+        return {"role": "assistant", "content": self._dialect.render(question.action(), screen, thought=thought)}
 
     def _worded(self, question: Question, screen: Screen) -> str:
         return question.worded(self._point(screen))

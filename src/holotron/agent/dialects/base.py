@@ -49,6 +49,7 @@ class Dialect(ABC):
     frames: ClassVar[tuple[Frame, ...]] = tuple(Frame)
     default_resize: ClassVar[Resize | None] = None
     expressible: ClassVar[tuple[str, ...]] = tuple(ACTIONS)
+    looks: ClassVar[bool] = False  # its thoughts are places: "look 412 733"
 
     def __init__(
         self,

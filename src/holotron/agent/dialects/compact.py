@@ -9,8 +9,12 @@
     wait [2.5]  back  goto URL  refresh  newtab [URL]  tab 1  closetab  restart  answer TEXT
 
 Coordinates are cells 000-999, always three digits, so that position in the text tells a byte-level model which digit it
-is writing. Line breaks, tabs and backslashes in texts are written \\n, \\t, \\r and \\\\. There is no thought and no
-memory: what a small policy knows, it sees.
+is writing. Line breaks, tabs and backslashes in texts are written \\n, \\t, \\r and \\\\. There is no memory: what a
+small policy knows, it sees. Its one kind of thought is where it looks before it acts,
+
+    look 400 690 click 412 733
+
+which is how "the button below Total" is found: first Total, then what is below it.
 """
 
 from __future__ import annotations
@@ -69,6 +73,7 @@ _SCROLL = re.compile(rf"(up|down|left|right)(?: {_CELL} {_CELL})?(?: by (\d+))?"
 _PAIR = re.compile(rf"{_CELL} {_CELL}")
 _WRITE = re.compile(rf"{_CELL} {_CELL}(?: (.*))?", re.DOTALL)
 _DRAG = re.compile(rf"{_CELL} {_CELL} {_CELL} {_CELL}")
+_LOOK = re.compile(rf"(look {_CELL} {_CELL}) ")
 
 # One line of any kind, for engines that decode under a regular expression.
 _POINT_RE = r"[0-9]{3} [0-9]{3}"
@@ -98,6 +103,7 @@ class CompactDialect(ChatDialect):
     name: ClassVar[str] = "compact"
     default_frame: ClassVar[Frame] = Frame.CELLS
     frames: ClassVar[tuple[Frame, ...]] = (Frame.CELLS,)
+    looks: ClassVar[bool] = True
 
     def system(self, task: Task, screen: Screen) -> str:
         return ""
@@ -116,48 +122,54 @@ class CompactDialect(ChatDialect):
 
     def output(self, *, must_answer: bool = False) -> Output:
         names = ("answer",) if must_answer else self.actions
-        return Output(regex="(" + "|".join(_LINES[name] for name in names) + ")")
+        return Output(regex=f"(look {_POINT_RE} )?(" + "|".join(_LINES[name] for name in names) + ")")
 
     # ------------------------------------------------------------------------------------------------------ reading
 
     def read(self, text: str) -> tuple[str, str, Action]:
         line = text.lstrip().split("\n", 1)[0]
-        verb, _, rest = line.partition(" ")
+        looked = _LOOK.match(line)
+        verb, _, rest = line[looked.end() if looked else 0 :].partition(" ")
         reader = _READERS.get(verb)
         if reader is None:
             raise InvalidAction(f"there is no action {verb[:40]!r}; start with one of: {' '.join(_READERS)}")
         action = reader(rest)
         if action is None:
             raise InvalidAction(f"cannot read {line[:80]!r}; say for example {_EXAMPLES.get(verb, verb)!r}")
-        return "", "", action
+        return "", looked[1] if looked else "", action
 
     # ------------------------------------------------------------------------------------------------------ writing
 
     def write(self, action: Action, note: str, thought: str) -> str:
-        match action:
-            case Click() | DoubleClick() | RightClick() | Hover():
-                return f"{_VERB_OF[type(action)]} {_cells(action.x, action.y)}"
-            case GoBack() | Refresh() | CloseTab() | Restart():
-                return _VERB_OF[type(action)]
-            case Write():
-                return _write(action)
-            case PressKeys():
-                return "key " + " ".join(action.keys)
-            case Scroll():
-                point = f" {_cells(action.x, action.y)}" if action.x is not None and action.y is not None else ""
-                return f"scroll {action.direction}{point}" + (f" by {action.amount:.0f}" if action.amount else "")
-            case Drag():
-                return f"drag {_cells(action.x1, action.y1)} {_cells(action.x2, action.y2)}"
-            case Wait():
-                return "wait" if action.seconds == 1.0 else f"wait {action.seconds:g}"
-            case Goto():
-                return f"goto {action.url}"
-            case NewTab():
-                return f"newtab {action.url}".rstrip()
-            case SwitchTab():
-                return f"tab {action.index}"
-            case Answer():
-                return f"answer {_escape(action.content)}"
+        looked = f"{thought} " if _LOOK.fullmatch(f"{thought} ") else ""
+        return looked + _line(action)
+
+
+def _line(action: Action) -> str:
+    match action:
+        case Click() | DoubleClick() | RightClick() | Hover():
+            return f"{_VERB_OF[type(action)]} {_cells(action.x, action.y)}"
+        case GoBack() | Refresh() | CloseTab() | Restart():
+            return _VERB_OF[type(action)]
+        case Write():
+            return _write(action)
+        case PressKeys():
+            return "key " + " ".join(action.keys)
+        case Scroll():
+            point = f" {_cells(action.x, action.y)}" if action.x is not None and action.y is not None else ""
+            return f"scroll {action.direction}{point}" + (f" by {action.amount:.0f}" if action.amount else "")
+        case Drag():
+            return f"drag {_cells(action.x1, action.y1)} {_cells(action.x2, action.y2)}"
+        case Wait():
+            return "wait" if action.seconds == 1.0 else f"wait {action.seconds:g}"
+        case Goto():
+            return f"goto {action.url}"
+        case NewTab():
+            return f"newtab {action.url}".rstrip()
+        case SwitchTab():
+            return f"tab {action.index}"
+        case Answer():
+            return f"answer {_escape(action.content)}"
 
 
 def _write(action: Write) -> str:
