@@ -96,8 +96,6 @@ async def _check(browsers: BrowserPool, viewport: tuple[int, int], scale: float,
                 if seen == last != before:
                     break
             assert seen is not None
-            # A screenshot changes the page's scale for a moment; on a busy machine a click may come before it is back.
-            await environment.evaluate("drawn()")
             await environment.step(Click(*convert(seen, observation)))
             for _ in range(PATIENCE):  # and the page may hear of the click a moment later
                 if (landed := await environment.evaluate("landed")) is not None:
@@ -174,13 +172,12 @@ _TARGET_PAGE = """(() => {
   const square = document.body.appendChild(document.createElement('div'));
   square.style.cssText = 'position:absolute; background:magenta';
   window.landed = null;
-  // Two frames later the target is on the screen: on a busy machine a screenshot may still show the frame before.
-  window.drawn = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done())));
   window.place = (x, y, size) => {
     window.landed = null;
     Object.assign(square.style,
       {left: `${x - size / 2}px`, top: `${y - size / 2}px`, width: `${size}px`, height: `${size}px`});
-    return drawn();
+    // Two frames later the target is on the screen: on a busy machine a screenshot may still show the frame before.
+    return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done())));
   };
   // Only pointer events keep fractions of a pixel.
   addEventListener('pointerdown', (event) => { window.landed = [event.clientX, event.clientY]; });

@@ -4,8 +4,10 @@ A `Tab` is a Playwright page plus a protocol (CDP) session of its own. Screensho
 evaluation go through that session directly: half the cost of the page-level calls. Keyboard and drags go
 through Playwright, which knows key layouts and drag-and-drop.
 
-Two traps are handled here once. A protocol session renders screenshots at scale 1 unless it sets the device
-metrics itself. And a screenshot's `clip` is in document coordinates, not in those of the viewport.
+Three traps are handled here once. A protocol session renders screenshots at scale 1 unless it sets the device
+metrics itself. A screenshot's `clip` is in document coordinates, not in those of the viewport. And where metrics are
+emulated, a screenshot changes the page's scale for a moment: on a busy machine a click that follows at once would
+arrive at a fraction of its place, so the first input after a screenshot waits for two frames.
 """
 
 from __future__ import annotations
@@ -82,6 +84,8 @@ class Tab:
         self._cdp = cdp
         self._clipboard = clipboard
         self.crashed = False
+        self._emulated = False
+        self._rescaled = False  # by a screenshot, and perhaps not back yet
         self._waiting: set[asyncio.Timeout] = set()
         page.on("crash", self._on_crash)
 
@@ -99,6 +103,7 @@ class Tab:
                 deviceScaleFactor=display.scale,
                 mobile=False,
             )
+            tab._emulated = True
         return tab
 
     def _on_crash(self, _: Page) -> None:
@@ -177,15 +182,24 @@ class Tab:
                         raise
                     await asyncio.sleep(BETWEEN_PAGES_POLL)
                 else:
+                    self._rescaled = self._emulated and self.display.scale != 1
                     return base64.b64decode(reply["data"])
 
     # ---------------------------------------------------------------------------------------------- the hands
 
+    async def _steady(self) -> None:
+        """Wait until the page has its scale back."""
+        if self._rescaled:
+            await self.evaluate(_TWO_FRAMES)
+            self._rescaled = False
+
     async def move(self, x: float, y: float) -> None:
+        await self._steady()
         await self.send("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
     async def click(self, x: float, y: float, *, button: Button = "left", count: int = 1) -> None:
         """Move there, press and release. The events are sent in one go; the browser keeps their order."""
+        await self._steady()
         events: list[dict[str, Any]] = [{"type": "mouseMoved"}]
         for nth in range(1, count + 1):
             pressed = {"button": button, "clickCount": nth}
@@ -195,6 +209,7 @@ class Tab:
 
     async def wheel(self, x: float, y: float, dx: float, dy: float) -> None:
         """Turn the wheel and wait until what is under the pointer has moved; the browser scrolls a little later."""
+        await self._steady()
         positions = f"({_SCROLL_POSITIONS})({x}, {y})"
         before = last = await self.evaluate(positions)
         await self.send("Input.dispatchMouseEvent", type="mouseWheel", x=x, y=y, deltaX=dx, deltaY=dy)
@@ -207,6 +222,7 @@ class Tab:
 
     async def drag(self, x1: float, y1: float, x2: float, y2: float, *, moves: int = 8) -> None:
         """Press, travel in several moves (pages ignore jumps), release; HTML5 drag-and-drop works too."""
+        await self._steady()
         mouse = self.page.mouse
         async with self._calling("dragging", INPUT_TIMEOUT):
             await mouse.move(x1, y1)
@@ -233,6 +249,12 @@ class Tab:
             await self.send("Runtime.evaluate", expression=place, userGesture=True)
             await self.press(*keys)
 
+
+# A page that draws nothing, a hidden one, is not waited for.
+_TWO_FRAMES = """new Promise((done) => {
+  requestAnimationFrame(() => requestAnimationFrame(() => done()));
+  setTimeout(done, 300);
+})"""
 
 # How far everything around a point is scrolled.
 _SCROLL_POSITIONS = """(x, y) => {
