@@ -123,6 +123,18 @@ def test_compact_words():
         assert dialect.render(reply.action, screen) == text
 
 
+def test_compact_replies_know_the_places_they_name():
+    places = make_dialect("compact").places
+    at = (0.1005, 0.2005), (0.3005, 0.4005), (0.5005, 0.6005)
+    assert places("click 100 200") == [(6, *at[0])]
+    assert places("look 100 200 click 300 400") == [(5, *at[0]), (19, *at[1])]
+    assert places("look 100 200 drag 300 400 500 600") == [(5, *at[0]), (18, *at[1]), (26, *at[2])]
+    assert places("scroll down 100 200 by 50") == [(12, *at[0])]
+    assert places("write 100 200 300 400") == [(6, *at[0])]
+    assert places("type 100 200") == places("scroll down") == places("answer 100 200") == places("") == []
+    assert make_dialect("holotron").places("click 100 200") == []
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [

@@ -122,8 +122,8 @@ def pointed(number: int, label: int) -> Sample:
     words = rng.integers(0, 250, 6)
     ids = np.concatenate([words[:3], np.full(k, CONFIG.tokens.image), words[3:]]).astype(np.int32)
     learn = np.arange(len(ids)) >= 3 + k
-    points = np.array([[0, k, label]], np.int32)
-    return Sample(tiles, (TokenSequence(ids, learn, whole(1, k), points=points),))
+    points, aims = np.array([[0, k, label]], np.int32), np.array([[3 + k, 0, k, label]], np.int32)
+    return Sample(tiles, (TokenSequence(ids, learn, whole(1, k), points=points, aims=aims),))
 
 
 def test_packed_pointing_is_that_of_each_picture_alone():
@@ -139,20 +139,21 @@ def test_packed_pointing_is_that_of_each_picture_alone():
             config=CONFIG,
             device=torch.device("cpu"),
         )
-        assert learner.counts(batch)[-1] == len(some)
+        assert learner.counts(batch)[-2:].tolist() == [len(some), len(some)]
         return learner(batch, learner.pixels(batch.tiles_n3HW))
 
     alone = torch.stack([losses([one]) for one in samples]).sum(0)
     assert torch.allclose(losses(samples), alone, rtol=1e-5)
-    assert alone[LOSSES.index("pointing")] > 0 and alone[LOSSES.index("place")] > 0
+    assert all(alone[LOSSES.index(name)] > 0 for name in ("pointing", "aiming", "place"))
 
 
-def test_pointing_teaches_what_the_last_attention_layer_will_look_at():
+@pytest.mark.parametrize("loss", ["pointing", "aiming"])
+def test_pointing_teaches_what_the_last_attention_layer_will_look_at(loss):
     """Had it been asked at the end, later layers could answer it and the reply would never know."""
     learner = Learner(random_model(CONFIG), LOSSES[1:])
     sample = pointed(0, 1)
     batch = pack([sample.tiles], [sample.sequences], [None], config=CONFIG, device=torch.device("cpu"))
-    learner(batch, learner.pixels(batch.tiles_n3HW))[LOSSES.index("pointing")].backward()
+    learner(batch, learner.pixels(batch.tiles_n3HW))[LOSSES.index(loss)].backward()
     last = CONFIG.decoder.pattern.rindex("*")
     for number, layer in enumerate(learner.model.language_model.backbone.layers):
         taught = any(p.grad is not None and p.grad.abs().sum() > 0 for p in layer.parameters())

@@ -155,4 +155,10 @@ def test_policies_look_at_what_is_quoted_before_they_click_beside_it():
                 x, y = (int(cell) / 1000 + 0.0005 for cell in reply.split()[1:3])
                 ((_, _, pointed),) = sequence.points.tolist()
                 assert pointed == token_at(sequence.shown, (96, 96), x, y, config.image)
+                first, second = sequence.aims.tolist()  # where it looks, where it clicks
+                assert first[1:] == [0, len(sequence.shown), pointed]
+                digits = [
+                    bytes(sequence.ids[before + 1 : before + 4].tolist()).decode() for before, *_ in (first, second)
+                ]
+                assert digits == [reply.split()[1], reply.split()[4]]
         assert (looked > 10) == looks

@@ -25,7 +25,7 @@ from torch import Tensor
 from holotron.errors import InputError
 from holotron.model.config import ModelConfig
 from holotron.training.recipe import BatchPart
-from holotron.training.samples import NOWHERE, Sample, TokenSequence
+from holotron.training.samples import AIMLESS, NOWHERE, Sample, TokenSequence
 
 UNKNOWN = -100  # torch's mark for a label that does not count
 _PATIENCE = 100  # samples that no batch can hold, one after the other, before a run gives up
@@ -34,12 +34,12 @@ Stream = Callable[[int], Iterator[Sample]]  # the samples of this rank, from a g
 
 
 class Pointing(NamedTuple):
-    """Pictures that replies point into. Legend: p of them, j image tokens in all."""
+    """Who asks which picture for what. Legend: p questions, j image tokens in all their pictures."""
 
-    before_p: Tensor  # where in the row the token before each picture is
-    places_j: Tensor  # and where their image tokens are
-    picture_j: Tensor  # which of the p pictures each belongs to
-    label_p: Tensor  # which of the j tokens is pointed at
+    asking_p: Tensor  # where in the row the token is that asks
+    places_j: Tensor  # and where the image tokens are
+    question_j: Tensor  # which of the p questions each is asked
+    label_p: Tensor  # which of the j tokens is the answer
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,8 @@ class Batch:
     targets_l: Tensor
     slots_nRC: Tensor | None  # uint8, None when no sample knows its characters
     slot_tiles: Tensor  # the tiles they belong to
-    pointing: Pointing
+    pointing: Pointing  # the token before a picture: which of its tokens will the reply point at?
+    aiming: Pointing  # the token before a place in a reply: which of the picture's tokens shows it?
     samples: int
 
     @property
@@ -106,6 +107,7 @@ def pack(
         slots_nRC=send(labels, np.uint8) if labels is not None else None,
         slot_tiles=send(slot_tiles),
         pointing=Pointing(*map(send, _pointing(flat, places))),
+        aiming=Pointing(*map(send, _aiming(flat, starts, places))),
         samples=len(tiles),
     )
 
@@ -115,13 +117,30 @@ def _numbers(sequence: TokenSequence) -> np.ndarray:
 
 
 def _pointing(sequences: Sequence[TokenSequence], places_i: np.ndarray) -> tuple[np.ndarray, ...]:
-    shown = np.cumsum([0, *(len(sequence.shown) for sequence in sequences)])[:-1]
-    first_p, count_p, label_p = np.concatenate([NOWHERE, *(sequence.points for sequence in sequences)]).T
-    first_p = first_p + np.repeat(shown, [len(sequence.points) for sequence in sequences])
+    found = np.concatenate([NOWHERE, *(sequence.points for sequence in sequences)])
+    first_p = found[:, 0] + np.repeat(_shown_before(sequences), [len(sequence.points) for sequence in sequences])
+    return _questions(places_i[first_p] - 1, first_p, found[:, 1], found[:, 2], places_i)
+
+
+def _aiming(sequences: Sequence[TokenSequence], starts: np.ndarray, places_i: np.ndarray) -> tuple[np.ndarray, ...]:
+    found = np.concatenate([AIMLESS, *(sequence.aims for sequence in sequences)])
+    counts = [len(sequence.aims) for sequence in sequences]
+    first_p = found[:, 1] + np.repeat(_shown_before(sequences), counts)
+    return _questions(found[:, 0] + np.repeat(starts, counts), first_p, found[:, 2], found[:, 3], places_i)
+
+
+def _shown_before(sequences: Sequence[TokenSequence]) -> np.ndarray:
+    """Image tokens before each sequence."""
+    return np.cumsum([0, *(len(sequence.shown) for sequence in sequences)])[:-1]
+
+
+def _questions(
+    asking_p: np.ndarray, first_p: np.ndarray, count_p: np.ndarray, label_p: np.ndarray, places_i: np.ndarray
+) -> tuple[np.ndarray, ...]:
     before_p = np.cumsum(count_p) - count_p
-    picture_j = np.repeat(np.arange(len(count_p)), count_p)
-    token_j = np.arange(count_p.sum()) - before_p[picture_j] + first_p[picture_j]
-    return places_i[first_p] - 1, places_i[token_j], picture_j, before_p + label_p
+    question_j = np.repeat(np.arange(len(count_p)), count_p)
+    token_j = np.arange(count_p.sum()) - before_p[question_j] + first_p[question_j]
+    return asking_p, places_i[token_j], question_j, before_p + label_p
 
 
 class Batches:

@@ -34,6 +34,7 @@ from holotron.model.processor import Deltas, Processor, PromptImage, TiledImage,
 from holotron.rollouts.recorded import Recorded, RecordedEpisode, RecordedStep, open_recorded
 from holotron.rollouts.records import Row
 from holotron.rollouts.suites import parse_seeds
+from holotron.training.aims import find_aims
 from holotron.training.places import token_at
 from holotron.training.recipe import EpisodeData
 from holotron.training.samples import Sample, TokenSequence, rows_shown, without_unseen
@@ -120,7 +121,8 @@ class Episodes:
         first = dict(zip(pictures, np.cumsum([0, *(len(p.tiles) for p in pictures.values())]), strict=False))
         shown = [image.data for message in messages for image in message.images]
         sizes = [pictures[name].size for name in shown]
-        sequence = replace(sequence, points=self._points(messages, learn, images, sizes))
+        aims = find_aims(sequence, images, sizes, self._dialect, self._processor, self._image)
+        sequence = replace(sequence, points=self._points(messages, learn, images, sizes), aims=aims)
         places = [np.arange(first[name], first[name] + len(pictures[name].tiles)) for name in shown]
         return sequence.moved(np.concatenate(places))
 

@@ -22,6 +22,7 @@ from holotron.agent.schema import InvalidAction
 from holotron.data.labels import contains
 from holotron.errors import ConfigError
 from holotron.model.processor import Deltas, Processor
+from holotron.training.aims import learnt_replies
 from holotron.training.batches import Batch, pack
 from holotron.training.distributed import gathered
 from holotron.training.episodes import Episodes
@@ -180,7 +181,8 @@ def step_figures(
         likeliest = iter(learner.predict(batch, rows).argmax(-1).tolist())
         for sample in group:
             for sequence in sample.sequences:
-                for wanted in _learnt_replies(sequence):
+                for begin, end in learnt_replies(sequence):
+                    wanted = sequence.ids[begin:end].tolist()
                     said = [next(likeliest) for _ in wanted]
                     text, answer = (processor.tokenizer.decode(reply[:-1]) for reply in (said, wanted))
                     right = said == wanted or (said[-1] == wanted[-1] and nearly(text, answer, dialect, near))
@@ -189,12 +191,6 @@ def step_figures(
     marks = [mark for task in tally.values() for mark in task]
     figures = {"hit": sum(marks) / max(len(marks), 1), "by_task": sum(rates.values()) / max(len(rates), 1)}
     return figures | {f"task/{name}": rate for name, rate in rates.items()}
-
-
-def _learnt_replies(sequence: TokenSequence) -> list[list[int]]:
-    """Runs of learnt tokens: each is a reply with the token that ends it."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], sequence.learn, [False]]).astype(np.int8)))
-    return [sequence.ids[begin:end].tolist() for begin, end in zip(edges[::2], edges[1::2], strict=True)]
 
 
 def nearly(said: str, wanted: str, dialect: Dialect, near: int) -> bool:

@@ -22,7 +22,7 @@ from holotron.training.batches import UNKNOWN, Batch
 from holotron.training.places import PlaceHead, PointingHead, TileHead
 from holotron.training.reading import ReadingHead, reading_loss, reading_weight
 
-LOSSES = ("reply", "reading", "reading_rows", "place", "tile", "pointing")
+LOSSES = ("reply", "reading", "reading_rows", "place", "tile", "pointing", "aiming")
 
 
 class Learner(nn.Module):
@@ -33,8 +33,8 @@ class Learner(nn.Module):
         self.always_see = False  # shards are gathered by all ranks together: one without pictures looks at a blank
         self.heads = nn.ModuleDict({name: _head(name, model.config) for name in LOSSES[1:] if name in losses})
         self.heads.to(device=model.device, dtype=model.dtype)
-        self._stream_TD = torch.empty(0)  # of the pass under way, where `tile` and `pointing` look at it
-        if "pointing" in self.heads or "tile" in self.heads:
+        self._stream_TD = torch.empty(0)  # of the pass under way, where the three below look at it
+        if not {"tile", "pointing", "aiming"}.isdisjoint(self.heads):
             pattern = model.config.decoder.pattern
             layer = pattern.rindex("*") if "*" in pattern else len(pattern) - 1
             model.language_model.backbone.layers[layer].register_forward_pre_hook(self._keep_stream)
@@ -46,9 +46,10 @@ class Learner(nn.Module):
             read = reading_weight(batch.slots_nRC)
         tiles = batch.tiles_n3HW
         rows = len(tiles) * self.model.config.image.tokens(*tiles.shape[-2:]) if len(tiles) else 0
-        counted = read.new_tensor([len(batch.targets_l), rows, len(batch.pointing.label_p)])
+        asked = (len(batch.pointing.label_p), len(batch.aiming.label_p))
+        replies, placed, *pointed = read.new_tensor([len(batch.targets_l), rows, *asked])
         numbered = (batch.numbers_i != UNKNOWN).sum().to(read)
-        return torch.stack([counted[0], read, read, counted[1], numbered, counted[2]])
+        return torch.stack([replies, read, read, placed, numbered, *pointed])
 
     def forward(self, batch: Batch, pixels_n3HW: Tensor | None) -> Tensor:
         """The summed `LOSSES`."""
@@ -71,10 +72,11 @@ class Learner(nn.Module):
             sums["reply"] = sums["reply"] + F.cross_entropy(logits.float(), batch.targets_l, reduction="sum")
             if "tile" in self.heads and len(batch.places_i):
                 sums["tile"] = self.heads["tile"](self._stream_TD.index_select(0, batch.places_i), batch.numbers_i)
-            if "pointing" in self.heads and len(batch.pointing.label_p):
-                before, places, picture, label = batch.pointing
-                asking, shown = self._stream_TD.index_select(0, before), self._stream_TD.index_select(0, places)
-                sums["pointing"] = self.heads["pointing"](asking, shown, picture, label)
+            for name, questions in (("pointing", batch.pointing), ("aiming", batch.aiming)):
+                if name in self.heads and len(questions.label_p):
+                    asking = self._stream_TD.index_select(0, questions.asking_p)
+                    shown = self._stream_TD.index_select(0, questions.places_j)
+                    sums[name] = self.heads[name](asking, shown, questions.question_j, questions.label_p)
             self._stream_TD = torch.empty(0)
         return torch.stack([sums[name] for name in LOSSES])
 

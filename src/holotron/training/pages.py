@@ -30,6 +30,7 @@ from holotron.data.shards import from_row, shard_files
 from holotron.errors import InputError, MissingDependency
 from holotron.model.config import ModelConfig
 from holotron.model.processor import Processor, TiledImage, to_tiles
+from holotron.training.aims import find_aims
 from holotron.training.characters import slot_labels
 from holotron.training.mixture import CHUNK
 from holotron.training.places import token_at
@@ -70,7 +71,9 @@ class PageSamples:
             messages = self.first_turn(group[0], screen, TiledImage(tiles, screen.image))
             for question in group[1:]:
                 messages += self.later_turn(question, screen)
-            sequence, _ = conversation(self._processor, messages)
+            sequence, images = conversation(self._processor, messages)
+            aims = find_aims(sequence, images, [screen.image], self._dialect, self._processor, self._image)
+            sequence = replace(sequence, aims=aims)
             first = group[0]
             if first.kind in ("click", "find") and first.box is not None:
                 # What is quoted can be recognised as soon as it is seen; what lies beside it perhaps went by before.

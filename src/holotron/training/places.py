@@ -1,4 +1,4 @@
-"""Three dense losses about where things are. Their heads exist only in training.
+"""Four dense losses about where things are. Their heads exist only in training.
 
 `place`: every row that the language model gets must say in which row and column of its tile it lies. Reading does not
 need that, so a tower that was only taught to read forgets it, and then nobody can say where anything is.
@@ -10,6 +10,10 @@ from within; only who counts them knows which quarter of a large page is meant.
 picture, which come after the goal and can compare themselves with it, are asked directly: which of you is it? One
 softmax over the picture, the answer being the token that the click falls into. They are asked before the last attention
 layer, so that the reply, which looks at them there, finds the token marked; asked at the end, only the head would know.
+
+`aiming`: tokens that went by before what the goal quotes was seen cannot know that they are meant. So the reply, which
+has seen everything, asks too: before each place it writes, the token there must find the image token that shows it, in
+the same stream and for the same reason.
 """
 
 from __future__ import annotations
@@ -57,7 +61,7 @@ class TileHead(nn.Module):
 
 class PointingHead(nn.Module):
     """Hidden vectors of image tokens to one score each: whether it looks like a place to click, and how well it matches
-    the token before the picture, which has read the goal."""
+    the token that asks: the one before the picture, which has read the goal, or one of the reply."""
 
     def __init__(self, width: int, matched: int = 64) -> None:
         super().__init__()
@@ -66,16 +70,16 @@ class PointingHead(nn.Module):
         self.ask = nn.Linear(width, matched)
         self.answer = nn.Linear(width, matched)
 
-    def forward(self, asking_pD: Tensor, hidden_jD: Tensor, picture_j: Tensor, label_p: Tensor) -> Tensor:
-        """The cross-entropy of a softmax over each picture, summed. `picture_j`: which of p pictures a token belongs
-        to; `label_p`: the right token of each."""
+    def forward(self, asking_pD: Tensor, hidden_jD: Tensor, question_j: Tensor, label_p: Tensor) -> Tensor:
+        """The cross-entropy of a softmax over the picture of each question, summed. `question_j`: which of p questions
+        a token is asked; `label_p`: the right token of each."""
         hidden = self.norm(hidden_jD)
-        asked = self.ask(self.norm(asking_pD)).index_select(0, picture_j)
+        asked = self.ask(self.norm(asking_pD)).index_select(0, question_j)
         match = (asked * self.answer(hidden)).sum(-1) * asked.shape[-1] ** -0.5
         score_j = (self.score(hidden).flatten() + match).float()
         most_p = torch.full(label_p.shape, -torch.inf, device=score_j.device)
-        most_p = most_p.scatter_reduce(0, picture_j, score_j.detach(), "amax")
-        total_p = torch.zeros_like(most_p).index_add(0, picture_j, (score_j - most_p[picture_j]).exp())
+        most_p = most_p.scatter_reduce(0, question_j, score_j.detach(), "amax")
+        total_p = torch.zeros_like(most_p).index_add(0, question_j, (score_j - most_p[question_j]).exp())
         return (total_p.log() + most_p - score_j[label_p]).sum()
 
 

@@ -147,6 +147,7 @@ class LossPart(Part):
     place: NonNegative = 0.0  # on the same rows: where in the tile each of them is
     tile: NonNegative = 0.0  # on image tokens inside the decoder: which tile of its picture each belongs to
     pointing: NonNegative = 0.0  # on the same tokens: which of them the click falls into
+    aiming: NonNegative = 0.0  # the same, asked by the reply itself for each place it names
 
 
 class OptimiserPart(Part):

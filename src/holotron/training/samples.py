@@ -16,6 +16,7 @@ from holotron.model.processor import PromptImage
 
 NOTHING = np.empty((0, 2), np.int32)
 NOWHERE = np.empty((0, 3), np.int32)
+AIMLESS = np.empty((0, 4), np.int32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,8 @@ class TokenSequence:
     # int32 [p, 3]: for every learnt reply that points at something, its picture (the first of its placeholders, and how
     # many there are) and the one of them that it points into.
     points: np.ndarray = field(default_factory=lambda: NOWHERE)
+    # int32 [a, 4]: for every place that a learnt reply names, the token before its first digit, and as in `points`.
+    aims: np.ndarray = field(default_factory=lambda: AIMLESS)
 
     def __len__(self) -> int:
         return len(self.ids)

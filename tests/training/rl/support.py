@@ -143,7 +143,7 @@ def rl_recipe(source: Path | str, **changes: Any) -> RlRecipe:
         "name": "test",
         "model": {"source": str(source)},
         "tasks": {"suite": "painted", "names": ["boxes-1"], "size": SIZE, "steps": 3},
-        "agent": {"max_tokens": 16},
+        "agent": {"max_tokens": 32},
         "rollouts": {"sessions": 16, "group": 8, "queue": 8},
         "engine": {"kv_tokens": 8192, "state_rows": 64},
         "update": {"groups": 4, "tokens": 4096},

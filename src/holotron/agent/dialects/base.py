@@ -100,6 +100,11 @@ class Dialect(ABC):
     def write(self, action: Action, note: str, thought: str) -> str:
         """The inverse of `read`. Raises `InputError` for an action the dialect has no words for."""
 
+    def places(self, text: str) -> list[tuple[int, float, float]]:
+        """The places that a reply names: where in the text each is written, and the place as parts of the picture's
+        width and height. For losses that teach where to look; dialects for small policies know them."""
+        return []
+
     def parse(self, completion: Completion, screen: Screen, *, must_answer: bool = False) -> Reply:
         """A completion -> a `Reply`, whose action speaks in CSS pixels, or whose error explains what was wrong."""
         reasoning, text = split_reasoning(completion.text)

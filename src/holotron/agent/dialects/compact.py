@@ -74,6 +74,10 @@ _PAIR = re.compile(rf"{_CELL} {_CELL}")
 _WRITE = re.compile(rf"{_CELL} {_CELL}(?: (.*))?", re.DOTALL)
 _DRAG = re.compile(rf"{_CELL} {_CELL} {_CELL} {_CELL}")
 _LOOK = re.compile(rf"(look {_CELL} {_CELL}) ")
+_PLACES = re.compile(
+    rf"(?:look {_CELL} {_CELL} )?"
+    rf"(?:(?:click|double|right|hover|write|drag|scroll \w+) {_CELL} {_CELL}(?:(?<=drag ... ...) {_CELL} {_CELL})?)?"
+)
 
 # One line of any kind, for engines that decode under a regular expression.
 _POINT_RE = r"[0-9]{3} [0-9]{3}"
@@ -137,6 +141,13 @@ class CompactDialect(ChatDialect):
         if action is None:
             raise InvalidAction(f"cannot read {line[:80]!r}; say for example {_EXAMPLES.get(verb, verb)!r}")
         return "", looked[1] if looked else "", action
+
+    def places(self, text: str) -> list[tuple[int, float, float]]:
+        line = _PLACES.match(text)
+        if line is None:
+            return []
+        pairs = [(line.start(n), int(line[n]), int(line[n + 1])) for n in range(1, 6, 2) if line[n]]
+        return [(start, (x + 0.5) / 1000, (y + 0.5) / 1000) for start, x, y in pairs]
 
     # ------------------------------------------------------------------------------------------------------ writing
 

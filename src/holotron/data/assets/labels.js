@@ -71,6 +71,7 @@
     return TAGS[element.tagName] ?? '';
   };
   const CONTAINERS = new Set(['row', 'card', 'dialog', 'menu', 'list', 'table', 'tablist', 'tree', 'section']);
+  const CLICKED_WHOLE = new Set(['row', 'card']);
   const statesOf = (element) => {
     const states = [];
     const on = (name) => element.getAttribute(`aria-${name}`) === 'true';
@@ -103,7 +104,10 @@
     if (size < 4 || area(visible) < 0.3 * size) continue;
     const [l, t, r, b] = visible;
     const at = (fx, fy) => hits(element, l + (r - l) * fx, t + (b - t) * fy);
-    const centre = at(0.5, 0.5);
+    // The middle of a card or a row may lie on one of its own buttons, which would take the click.
+    const inner = CLICKED_WHOLE.has(role) && document.elementFromPoint((l + r) / 2, (t + b) / 2)
+      ?.closest('a[href], button, input, select, textarea, label');
+    const centre = at(0.5, 0.5) && !(inner && element.contains(inner));
     const around = [at(0.25, 0.25), at(0.75, 0.25), at(0.25, 0.75), at(0.75, 0.75)];
     if (!centre && !around.some(Boolean)) continue;
     const style = styleOf(element);
