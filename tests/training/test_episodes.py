@@ -115,6 +115,22 @@ def test_an_episode_is_the_token_stream_that_the_engine_served(tmp_path):
     assert sample.name == "press"
 
 
+def test_what_was_thought_is_part_of_the_stream(tmp_path):
+    """A policy that says where it looks is cloned with its words, and a teacher who agrees leaves them alone."""
+    trajectory = play(LabelledPolicy(clicking((10, 20)), clicking((10, 20), (40, 40))))
+    steps = [replace(step, reply=replace(step.reply, thought="look 400 690")) for step in trajectory.steps]
+    run = record(tmp_path / "run", replace(trajectory, steps=steps))
+    packed = pack([run], tmp_path / "run.zip", where=lambda row: True)[0].path
+    for path in (run, packed):
+        (sample,) = source(path).held_out(1)
+        corrected, agreed = sample.sequences[:-1], sample.sequences[-1]
+        assert [learnt(sequence) for sequence in corrected] == [["click 625 625"]] * 2
+        assert learnt(agreed) == ["look 400 690 click 156 312"] * 2
+        places = [bytes(agreed.ids[n + 1 : n + 4].tolist()).decode() for n in agreed.aims[:, 0]]
+        assert places == ["400", "156"] * 2
+        assert agreed.aims[1::2, 1:].tolist() == agreed.points.tolist()
+
+
 def test_only_successes_of_the_chosen_seeds_are_cloned(tmp_path):
     run = record(
         tmp_path / "run",

@@ -8,7 +8,7 @@ different square is kept once, and a frame is a table of their numbers: there is
 and any frame is put together in a moment when reading. Inside the zip are xz files, for any system to take apart:
 
     about.json          format, sizes of the frames
-    episodes.jsonl.xz   one line an episode: task, goal, outcome, and its steps (frame, action, label)
+    episodes.jsonl.xz   one line an episode: task, goal, outcome, and its steps (frame, action, label, words)
     frames.xz           uint32, the squares of all frames, row by row; each number less that of the same place in the
                         frame before, if that has the same size
     squares.xz          uint8 [squares, 8, 8, 3], in order of first use
@@ -174,8 +174,10 @@ class Pack:
         return squares.swapaxes(1, 2).reshape(rows * SIDE, columns * SIDE, 3)[:height, :width]
 
 
-def _step(frame: int, viewport: list[int], action: str | None, label: str | None, refused: bool) -> RecordedStep:
-    return RecordedStep(frame, (viewport[0], viewport[1]), action, label, refused)
+def _step(
+    frame: int, viewport: list[int], action: str | None, label: str | None, refused: bool, *said: str
+) -> RecordedStep:
+    return RecordedStep(frame, (viewport[0], viewport[1]), action, label, refused, *said)
 
 
 def _grid(height: int, width: int) -> tuple[int, int]:

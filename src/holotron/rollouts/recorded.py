@@ -29,6 +29,8 @@ class RecordedStep(NamedTuple):
     action_json: str | None
     label_json: str | None = None  # what a teacher would have done
     refused: bool = False  # the reply was no action that could be carried out
+    note: str = ""  # what was said beside the action
+    thought: str = ""
 
     @property
     def action(self) -> Action | None:
@@ -101,4 +103,5 @@ def _step(row: Row) -> RecordedStep:
     seen = row["observation"]
     viewport = (seen["viewport_width"], seen["viewport_height"])
     refused = bool(json.loads(row["info"]).get("refused"))
-    return RecordedStep(seen["image"], viewport, row["action"], row.get("label"), refused)
+    said = (row["note"] or "", row["thought"] or "")
+    return RecordedStep(seen["image"], viewport, row["action"], row.get("label"), refused, *said)

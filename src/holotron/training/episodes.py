@@ -165,18 +165,23 @@ def lessons(
     agreed: list[bool] = []
     for step in episode.steps:
         turn = _turn(len(turns), step, sizes[step.frame])
-        said, wanted = (
-            None if action is None else dialect.render(action, turn.screen) for action in (step.action, step.label)
-        )
-        assert said is not None  # the episode is cut before a step without an action
-        if not episode.labelled:
-            wanted = said
+        assert step.action is not None  # the episode is cut before a step without an action
+        said = dialect.render(step.action, turn.screen, note=step.note, thought=step.thought)
+        wanted = _taught(step, said, dialect, turn.screen) if episode.labelled else said
         if wanted is not None and wanted != said:
             request = dialect.messages(episode.task, history.view([*turns, turn]))
             yield [*request, Message("assistant", (wanted,))], [len(request)]
-        turns.append(replace(turn, reply=Reply(Completion(said), action=step.action), said=said))
+        turns.append(replace(turn, reply=Reply(Completion(said), step.note, step.thought, step.action), said=said))
         agreed.append(wanted == said)
     yield from _agreed(episode, turns, agreed, dialect, history)
+
+
+def _taught(step: RecordedStep, said: str, dialect: Dialect, screen: Screen) -> str | None:
+    """What the teacher would have said: the same words, where it would have done the same. None: it was at a loss."""
+    if step.action is None or step.label is None:
+        return None
+    done, wanted = (dialect.render(action, screen) for action in (step.action, step.label))
+    return said if done == wanted else wanted
 
 
 def _agreed(
