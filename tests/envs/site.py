@@ -11,8 +11,9 @@ from urllib.parse import parse_qs, urlsplit
 
 
 class Site:
-    """`site.pages["/x"] = "<html>"` serves it at `site.url("/x")`. Built in: /redirect?to=, /slow?seconds=, /file.zip,
-    and WebSockets at /socket. Listens on `address`, so that two sites are two hosts."""
+    """`site.pages["/x"] = "<html>"` serves it at `site.url("/x")`. Built in: /redirect?to=, /slow?seconds=,
+    /halves?seconds= (its second half comes later), /file.zip, and WebSockets at /socket. Listens on `address`, so that
+    two sites are two hosts."""
 
     def __init__(self, address: str = "127.0.0.1") -> None:
         self.pages: dict[str, str] = {}
@@ -33,6 +34,13 @@ class Site:
                 elif parts.path == "/slow":
                     time.sleep(float(query["seconds"]))
                     self._send(200, b"<title>slow</title>slow")
+                elif parts.path == "/halves":
+                    first, second = b"<!doctype html><p>first</p>" + b" " * 2000, b"<title>whole</title>"
+                    self._begin(200, len(first + second))
+                    self.wfile.write(first)
+                    self.wfile.flush()
+                    time.sleep(float(query["seconds"]))
+                    self.wfile.write(second)
                 elif parts.path == "/file.zip":
                     self._send(200, b"zip" * 100, **{"Content-Disposition": 'attachment; filename="a b.zip"'})
                 elif parts.path in site.pages:
@@ -46,12 +54,15 @@ class Site:
                 self._send(200, b"<title>posted</title>" + body)
 
             def _send(self, status: int, body: bytes, **headers: str) -> None:
+                self._begin(status, len(body), **headers)
+                self.wfile.write(body)
+
+            def _begin(self, status: int, length: int, **headers: str) -> None:
                 self.send_response(status)
                 for name, value in {"Content-Type": "text/html; charset=utf-8", **headers}.items():
                     self.send_header(name, value)
-                self.send_header("Content-Length", str(len(body)))
+                self.send_header("Content-Length", str(length))
                 self.end_headers()
-                self.wfile.write(body)
 
             def _websocket(self) -> None:
                 key = self.headers["Sec-WebSocket-Key"] + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"

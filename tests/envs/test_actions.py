@@ -238,6 +238,17 @@ def test_tabs(run, browse, site):
     assert "only tab" in last.note
 
 
+def test_a_new_tab_is_shown_when_all_of_its_page_has_been_read(run, browse, site):
+    html = f"""<a href="{site.url("/halves?seconds=0.8")}" target=_blank
+      style="position:absolute;left:0;top:0;width:100px;height:50px">open</a>"""
+
+    async def main():
+        async with browse(html) as page:
+            return (await page.do(Click(20, 20))).observation
+
+    assert run(main()).title == "whole"
+
+
 def test_wait_and_answer(run, browse):
     async def main():
         async with browse("<title>x</title>") as page:

@@ -64,9 +64,11 @@ async def settle(tab: Tab, activity: Activity, *, since: float, cap: float = CAP
 
 
 async def _frames(tab: Tab) -> str | None:
-    """Two frames, and the end of transitions that will end soon. None when the page was replaced meanwhile."""
+    """Two frames, and the end of transitions that will end soon. None when the page was replaced meanwhile, or is still
+    being read: of a new tab, the request may have begun before anyone watched its requests."""
     with contextlib.suppress(EnvironmentFault):  # a page on its way out, or one too busy to answer
-        return str(json.loads(await tab.evaluate(_FRAMES, timeout=2.0))["title"])
+        page = json.loads(await tab.evaluate(_FRAMES, timeout=2.0))
+        return None if page["loading"] else str(page["title"])
     if tab.crashed:
         raise PageCrash("The page's process died.")
     return None
@@ -81,5 +83,5 @@ _FRAMES = f"""(async () => {{
   await frame();
   await frame();
   while (moving() && performance.now() < end) await sleep(30);
-  return JSON.stringify({{title: document.title}});
+  return JSON.stringify({{title: document.title, loading: document.readyState === 'loading'}});
 }})()"""
