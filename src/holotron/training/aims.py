@@ -1,8 +1,9 @@
-"""The places that replies name, for the `aiming` loss: which token names each, and which image token shows it."""
+"""The places that replies name: what the `pointing` and `aiming` losses ask for."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,31 +14,37 @@ from holotron.training.places import token_at
 from holotron.training.samples import TokenSequence, rows_shown
 
 
-def find_aims(
+def with_places(
     sequence: TokenSequence,
     images: Sequence[PromptImage],
     sizes: Sequence[tuple[int, int]],
     dialect: Dialect,
     processor: Processor,
     image: ImageConfig,
-) -> np.ndarray:
-    """Of every place in a learnt reply that the picture before it shows: `TokenSequence.aims`. `sizes` are the
-    pictures', in pixels."""
+) -> TokenSequence:
+    """The sequence with its `points` and `aims`: of learnt replies, the places that the picture before them shows.
+    `sizes` are the pictures', in pixels."""
     tokenizer = processor.tokenizer
     rows = [rows_shown([picture]) for picture in images]
     firsts = np.cumsum([0, *map(len, rows)])
     shown_before = np.cumsum(sequence.ids == tokenizer.image_id)
-    found = []
+    points, aims = [], []
+    answered = -1  # the last picture that a reply looked at: what is before it knows of no later question
     for begin, end in learnt_replies(sequence):
-        number = int(np.searchsorted(firsts, shown_before[begin])) - 1  # the last picture before the reply
+        number = int(np.searchsorted(firsts, shown_before[begin])) - 1
         if number < 0:
             continue
         said = tokenizer.decode(sequence.ids[begin : end - 1].tolist())
-        for start, x, y in dialect.places(said):
+        for nth, (start, x, y) in enumerate(dialect.places(said)):
             if (at := token_at(rows[number], sizes[number], x, y, image)) is not None:
-                before = begin + len(tokenizer.encode(said[:start])) - 1
-                found.append((before, firsts[number], len(rows[number]), at))
-    return np.array(found, np.int32).reshape(-1, 4)
+                where = (firsts[number], len(rows[number]), at)
+                aims.append((begin + len(tokenizer.encode(said[:start])) - 1, *where))
+                if nth == 0 and number > answered:
+                    points.append(where)
+        answered = number
+    return replace(
+        sequence, points=np.array(points, np.int32).reshape(-1, 3), aims=np.array(aims, np.int32).reshape(-1, 4)
+    )
 
 
 def learnt_replies(sequence: TokenSequence) -> list[tuple[int, int]]:

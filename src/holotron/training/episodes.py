@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from holotron.agent.coordinates import Screen, point_to_page
+from holotron.agent.coordinates import Screen
 from holotron.agent.dialects import make_dialect
 from holotron.agent.dialects.base import Dialect
 from holotron.agent.history import History, Turn, parse_history
@@ -30,17 +30,16 @@ from holotron.agent.images import Image
 from holotron.agent.messages import Message
 from holotron.errors import ConfigError, InputError
 from holotron.model.config import ModelConfig
-from holotron.model.processor import Deltas, Processor, PromptImage, TiledImage, to_tiles
+from holotron.model.processor import Deltas, Processor, TiledImage, to_tiles
 from holotron.rollouts.recorded import Recorded, RecordedEpisode, RecordedStep, open_recorded
 from holotron.rollouts.records import Row
 from holotron.rollouts.suites import parse_seeds
-from holotron.training.aims import find_aims
-from holotron.training.places import token_at
+from holotron.training.aims import with_places
 from holotron.training.recipe import EpisodeData
-from holotron.training.samples import Sample, TokenSequence, rows_shown, without_unseen
+from holotron.training.samples import Sample, TokenSequence, without_unseen
 from holotron.training.shift import shifted
 from holotron.training.stream import conversation
-from holotron.types import Action, Completion, Drag, Observation, Reply
+from holotron.types import Completion, Observation, Reply
 
 CIRCLE = 3  # an action repeated so often on one screen draws a warning into the conversation: lessons end before
 
@@ -121,35 +120,9 @@ class Episodes:
         first = dict(zip(pictures, np.cumsum([0, *(len(p.tiles) for p in pictures.values())]), strict=False))
         shown = [image.data for message in messages for image in message.images]
         sizes = [pictures[name].size for name in shown]
-        aims = find_aims(sequence, images, sizes, self._dialect, self._processor, self._image)
-        sequence = replace(sequence, points=self._points(messages, learn, images, sizes), aims=aims)
+        sequence = with_places(sequence, images, sizes, self._dialect, self._processor, self._image)
         places = [np.arange(first[name], first[name] + len(pictures[name].tiles)) for name in shown]
         return sequence.moved(np.concatenate(places))
-
-    def _points(
-        self,
-        messages: Sequence[Message],
-        learn: Sequence[int],
-        images: Sequence[PromptImage],
-        sizes: Sequence[tuple[int, int]],
-    ) -> np.ndarray:
-        """Of every learnt reply with a point: its picture, the last before it, and where in it the point is."""
-        rows = [rows_shown([image]) for image in images]
-        firsts = np.cumsum([0, *map(len, rows)])
-        found, seen = [], 0
-        for number, message in enumerate(messages):
-            seen += len(message.images)
-            if number not in learn or not seen:
-                continue
-            action = self._dialect.read("".join(part for part in message.parts if isinstance(part, str)))[2]
-            if (point := _point_of(action)) is None:
-                continue
-            width, height = sizes[seen - 1]
-            x, y = point_to_page(self._dialect.frame, Screen((width, height), (width, height)), *point)
-            at = token_at(rows[seen - 1], (width, height), x / width, y / height, self._image)
-            if at is not None:
-                found.append((firsts[seen - 1], len(rows[seen - 1]), at))
-        return np.array(found, np.int32).reshape(-1, 3)
 
     def _draw_shift(self, rng: np.random.Generator) -> tuple[int, int]:
         """Mostly right and down: pages begin at their upper left corner, and what leaves the screen is lost."""
@@ -201,14 +174,6 @@ def _agreed(
         learn = [*learn, len(messages) - 1] if agreed[count - 1] else learn
     if learn:
         yield messages[: learn[-1] + 1], learn
-
-
-def _point_of(action: Action) -> tuple[float, float] | None:
-    """Where it points, if it does; of a drag, where it begins."""
-    if isinstance(action, Drag):
-        return action.x1, action.y1
-    x, y = getattr(action, "x", None), getattr(action, "y", None)
-    return None if x is None or y is None else (x, y)
 
 
 def _turn(index: int, step: RecordedStep, size: tuple[int, int]) -> Turn:

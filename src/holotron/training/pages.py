@@ -30,12 +30,11 @@ from holotron.data.shards import from_row, shard_files
 from holotron.errors import InputError, MissingDependency
 from holotron.model.config import ModelConfig
 from holotron.model.processor import Processor, TiledImage, to_tiles
-from holotron.training.aims import find_aims
+from holotron.training.aims import with_places
 from holotron.training.characters import slot_labels
 from holotron.training.mixture import CHUNK
-from holotron.training.places import token_at
 from holotron.training.recipe import DrawnData, PageData
-from holotron.training.samples import NOWHERE, Sample, Target, TokenSequence
+from holotron.training.samples import Sample, Target, TokenSequence
 from holotron.training.stream import conversation
 from holotron.types import Observation, Task
 
@@ -72,17 +71,11 @@ class PageSamples:
             for question in group[1:]:
                 messages += self.later_turn(question, screen)
             sequence, images = conversation(self._processor, messages)
-            aims = find_aims(sequence, images, [screen.image], self._dialect, self._processor, self._image)
-            sequence = replace(sequence, aims=aims)
+            sequence = with_places(sequence, images, [screen.image], self._dialect, self._processor, self._image)
             first = group[0]
             if first.kind in ("click", "find") and first.box is not None:
-                # What is quoted can be recognised as soon as it is seen; what lies beside it perhaps went by before.
-                x, y = middle(first.anchor or first.box)
-                x, y = x / page.viewport[0], y / page.viewport[1]
-                at = token_at(sequence.shown, screen.image, x, y, self._image)
-                points = NOWHERE if at is None else np.array([[0, len(sequence.shown), at]], np.int32)
                 target = Target(first.box, self._dialect.name, screen.image, screen.viewport)
-                sequence = replace(sequence, target=target, points=points)
+                sequence = replace(sequence, target=target)
             yield sequence
         for _ in range(self._data.census):
             if (all_there := census(page.text, chance, self._point(screen))) is not None:

@@ -8,8 +8,9 @@ from within; only who counts them knows which quarter of a large page is meant.
 
 `pointing`: a click's few digits tell the network little about what it should have looked at. So the image tokens of the
 picture, which come after the goal and can compare themselves with it, are asked directly: which of you is it? One
-softmax over the picture, the answer being the token that the click falls into. They are asked before the last attention
-layer, so that the reply, which looks at them there, finds the token marked; asked at the end, only the head would know.
+softmax over the picture, the answer being the token that shows the first place of the reply: the click, or the quoted
+text beside it, which can be recognised as soon as it is seen. They are asked before the last attention layer, so that
+the reply, which looks at them there, finds the token marked; asked at the end, only the head would know.
 
 `aiming`: tokens that went by before what the goal quotes was seen cannot know that they are meant. So the reply, which
 has seen everything, asks too: before each place it writes, the token there must find the image token that shows it, in

@@ -39,8 +39,8 @@ class TokenSequence:
     numbers: np.ndarray | None = None  # int32 [i]: which tile of its picture that is
     prompt: int = 0  # tokens before the first reply
     target: Target | None = None  # of a first reply that is a click
-    # int32 [p, 3]: for every learnt reply that points at something, its picture (the first of its placeholders, and how
-    # many there are) and the one of them that it points into.
+    # int32 [p, 3]: for every learnt reply that names a place and is the first after its picture: the picture (the first
+    # of its placeholders, and how many there are) and the one of them that shows the first place.
     points: np.ndarray = field(default_factory=lambda: NOWHERE)
     # int32 [a, 4]: for every place that a learnt reply names, the token before its first digit, and as in `points`.
     aims: np.ndarray = field(default_factory=lambda: AIMLESS)
