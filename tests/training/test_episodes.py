@@ -128,7 +128,9 @@ def test_what_was_thought_is_part_of_the_stream(tmp_path):
         assert learnt(agreed) == ["look 400 690 click 156 312"] * 2
         places = [bytes(agreed.ids[n + 1 : n + 4].tolist()).decode() for n in agreed.aims[:, 0]]
         assert places == ["400", "156"] * 2
-        assert agreed.aims[::2, 1:].tolist() == agreed.points.tolist()
+        assert agreed.aims[::2, 1:].tolist() == agreed.points[:, 1:].tolist()
+        assert (agreed.ids[agreed.points[:, 0] + 1] == TOKENIZER.image_id).all()  # the token before the picture asks
+        assert (agreed.ids[agreed.points[:, 0]] != TOKENIZER.image_id).all()
 
 
 def test_only_successes_of_the_chosen_seeds_are_cloned(tmp_path):

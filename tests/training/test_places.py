@@ -122,7 +122,7 @@ def pointed(number: int, label: int) -> Sample:
     words = rng.integers(0, 250, 6)
     ids = np.concatenate([words[:3], np.full(k, CONFIG.tokens.image), words[3:]]).astype(np.int32)
     learn = np.arange(len(ids)) >= 3 + k
-    points, aims = np.array([[0, k, label]], np.int32), np.array([[3 + k, 0, k, label]], np.int32)
+    points, aims = (np.array([[asking, 0, k, label]], np.int32) for asking in (2, 3 + k))
     return Sample(tiles, (TokenSequence(ids, learn, whole(1, k), points=points, aims=aims),))
 
 

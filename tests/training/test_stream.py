@@ -153,7 +153,7 @@ def test_policies_look_at_what_is_quoted_before_they_click_beside_it():
                 looked += 1
                 assert sequence.target is not None and hit(reply, sequence.target)
                 x, y = (int(cell) / 1000 + 0.0005 for cell in reply.split()[1:3])
-                ((_, _, pointed),) = sequence.points.tolist()
+                ((_, _, _, pointed),) = sequence.points.tolist()
                 assert pointed == token_at(sequence.shown, (96, 96), x, y, config.image)
                 first, second = sequence.aims.tolist()  # where it looks, where it clicks
                 assert first[1:] == [0, len(sequence.shown), pointed]

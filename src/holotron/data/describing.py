@@ -7,7 +7,7 @@ is never ambiguous. `Screen` knows what is on the screen; `describe` lists all t
 from __future__ import annotations
 
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -73,7 +73,15 @@ class Screen:
 
     @cached_property
     def line_counts(self) -> Counter[str]:
-        return Counter(normal(line.text) for line in self.lines)
+        return Counter({text: len(boxes) for text, boxes in self.written_at.items()})
+
+    @cached_property
+    def written_at(self) -> defaultdict[str, list[Box]]:
+        """Where each line's text is written."""
+        found: defaultdict[str, list[Box]] = defaultdict(list)
+        for line in self.lines:
+            found[normal(line.text)].append(line.box)
+        return found
 
     @cached_property
     def written(self) -> str:
@@ -149,8 +157,7 @@ def _by_text(screen: Screen, target: Element, rng: random.Random) -> Iterator[De
 
 def _label_beside(screen: Screen, target: Element, text: str) -> Box | None:
     """Where that is written, if it is in one place only and not on the target."""
-    spellings = (normal(text), normal(text) + ":")
-    boxes = [line.box for line in screen.lines if normal(line.text) in spellings]
+    boxes = screen.written_at[normal(text)] + screen.written_at[normal(text) + ":"]
     if len(boxes) != 1 or contains(target.box, *middle(boxes[0])):
         return None
     return boxes[0]

@@ -27,7 +27,8 @@ def with_places(
     tokenizer = processor.tokenizer
     rows = [rows_shown([picture]) for picture in images]
     firsts = np.cumsum([0, *map(len, rows)])
-    shown_before = np.cumsum(sequence.ids == tokenizer.image_id)
+    placeholders = sequence.ids == tokenizer.image_id
+    shown_before, at_token = np.cumsum(placeholders), np.flatnonzero(placeholders)
     points, aims = [], []
     answered = -1  # the last picture that a reply looked at: what is before it knows of no later question
     for begin, end in learnt_replies(sequence):
@@ -40,11 +41,10 @@ def with_places(
                 where = (firsts[number], len(rows[number]), at)
                 aims.append((begin + len(tokenizer.encode(said[:start])) - 1, *where))
                 if nth == 0 and number > answered:
-                    points.append(where)
+                    points.append((at_token[firsts[number]] - 1, *where))
         answered = number
-    return replace(
-        sequence, points=np.array(points, np.int32).reshape(-1, 3), aims=np.array(aims, np.int32).reshape(-1, 4)
-    )
+    pointed, aimed = (np.array(found, np.int32).reshape(-1, 4) for found in (points, aims))
+    return replace(sequence, points=pointed, aims=aimed)
 
 
 def learnt_replies(sequence: TokenSequence) -> list[tuple[int, int]]:

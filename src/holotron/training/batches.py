@@ -25,7 +25,7 @@ from torch import Tensor
 from holotron.errors import InputError
 from holotron.model.config import ModelConfig
 from holotron.training.recipe import BatchPart
-from holotron.training.samples import AIMLESS, NOWHERE, Sample, TokenSequence
+from holotron.training.samples import NOWHERE, Sample, TokenSequence
 
 UNKNOWN = -100  # torch's mark for a label that does not count
 _PATIENCE = 100  # samples that no batch can hold, one after the other, before a run gives up
@@ -106,8 +106,8 @@ def pack(
         targets_l=send(ids[targets]),
         slots_nRC=send(labels, np.uint8) if labels is not None else None,
         slot_tiles=send(slot_tiles),
-        pointing=Pointing(*map(send, _pointing(flat, places))),
-        aiming=Pointing(*map(send, _aiming(flat, starts, places))),
+        pointing=Pointing(*map(send, _questions(flat, [s.points for s in flat], starts, places))),
+        aiming=Pointing(*map(send, _questions(flat, [s.aims for s in flat], starts, places))),
         samples=len(tiles),
     )
 
@@ -116,31 +116,18 @@ def _numbers(sequence: TokenSequence) -> np.ndarray:
     return np.full(len(sequence.shown), UNKNOWN) if sequence.numbers is None else sequence.numbers
 
 
-def _pointing(sequences: Sequence[TokenSequence], places_i: np.ndarray) -> tuple[np.ndarray, ...]:
-    found = np.concatenate([NOWHERE, *(sequence.points for sequence in sequences)])
-    first_p = found[:, 0] + np.repeat(_shown_before(sequences), [len(sequence.points) for sequence in sequences])
-    return _questions(places_i[first_p] - 1, first_p, found[:, 1], found[:, 2], places_i)
-
-
-def _aiming(sequences: Sequence[TokenSequence], starts: np.ndarray, places_i: np.ndarray) -> tuple[np.ndarray, ...]:
-    found = np.concatenate([AIMLESS, *(sequence.aims for sequence in sequences)])
-    counts = [len(sequence.aims) for sequence in sequences]
-    first_p = found[:, 1] + np.repeat(_shown_before(sequences), counts)
-    return _questions(found[:, 0] + np.repeat(starts, counts), first_p, found[:, 2], found[:, 3], places_i)
-
-
-def _shown_before(sequences: Sequence[TokenSequence]) -> np.ndarray:
-    """Image tokens before each sequence."""
-    return np.cumsum([0, *(len(sequence.shown) for sequence in sequences)])[:-1]
-
-
 def _questions(
-    asking_p: np.ndarray, first_p: np.ndarray, count_p: np.ndarray, label_p: np.ndarray, places_i: np.ndarray
+    sequences: Sequence[TokenSequence], asked: Sequence[np.ndarray], starts: np.ndarray, places_i: np.ndarray
 ) -> tuple[np.ndarray, ...]:
+    """The questions that each sequence asks, with places in the row instead of in the sequence."""
+    counts = [len(rows) for rows in asked]
+    shown_before = np.cumsum([0, *(len(sequence.shown) for sequence in sequences)])[:-1]
+    asking_p, first_p, count_p, label_p = np.concatenate([NOWHERE, *asked]).T
+    first_p = first_p + np.repeat(shown_before, counts)
     before_p = np.cumsum(count_p) - count_p
     question_j = np.repeat(np.arange(len(count_p)), count_p)
     token_j = np.arange(count_p.sum()) - before_p[question_j] + first_p[question_j]
-    return asking_p, places_i[token_j], question_j, before_p + label_p
+    return asking_p + np.repeat(starts, counts), places_i[token_j], question_j, before_p + label_p
 
 
 class Batches:

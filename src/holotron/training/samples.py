@@ -15,8 +15,7 @@ from torch import Tensor
 from holotron.model.processor import PromptImage
 
 NOTHING = np.empty((0, 2), np.int32)
-NOWHERE = np.empty((0, 3), np.int32)
-AIMLESS = np.empty((0, 4), np.int32)
+NOWHERE = np.empty((0, 4), np.int32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +38,11 @@ class TokenSequence:
     numbers: np.ndarray | None = None  # int32 [i]: which tile of its picture that is
     prompt: int = 0  # tokens before the first reply
     target: Target | None = None  # of a first reply that is a click
-    # int32 [p, 3]: for every learnt reply that names a place and is the first after its picture: the picture (the first
-    # of its placeholders, and how many there are) and the one of them that shows the first place.
+    # int32 [p, 4]: questions to image tokens. The token that asks, its picture (the first of its placeholders, and how
+    # many there are), and the one of them that is the answer. `points`: the token before a picture asks for the first
+    # place that the reply to it will name. `aims`: the token before the first digit of a place asks for that place.
     points: np.ndarray = field(default_factory=lambda: NOWHERE)
-    # int32 [a, 4]: for every place that a learnt reply names, the token before its first digit, and as in `points`.
-    aims: np.ndarray = field(default_factory=lambda: AIMLESS)
+    aims: np.ndarray = field(default_factory=lambda: NOWHERE)
 
     def __len__(self) -> int:
         return len(self.ids)

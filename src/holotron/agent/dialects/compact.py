@@ -144,8 +144,7 @@ class CompactDialect(ChatDialect):
 
     def places(self, text: str) -> list[tuple[int, float, float]]:
         line = _PLACES.match(text)
-        if line is None:
-            return []
+        assert line is not None  # all of it is optional
         pairs = [(line.start(n), int(line[n]), int(line[n + 1])) for n in range(1, 6, 2) if line[n]]
         return [(start, (x + 0.5) / 1000, (y + 0.5) / 1000) for start, x, y in pairs]
 
