@@ -26,7 +26,7 @@ _CLICK = ("Click {}.", "Click on {}.", "Press {}.", "Tap {}.", "Select {}.", "Ch
 # How often each way of saying it is taken where it is possible; people mostly read out what they see.
 _WEIGHTS = {"text": 5, "icon": 4, "colour": 3, "within": 3, "part": 2, "value": 2, "order": 0.5}  # others 1
 # The same for practice: what takes two looks (find this, then what is beside it) is learnt slowly and asked more often.
-_PRACTICE = _WEIGHTS | {"place": 4, "within": 4, "order": 1}
+_PRACTICE = _WEIGHTS | {"place": 8, "within": 6, "order": 1}
 _VERBS = {
     "textbox": ("Click {}.", "Click into {}.", "Focus {}.", "Put the cursor into {}."),
     "checkbox": ("Click {}.", "Tick {}.", "Toggle {}.", "Check {}."),

@@ -13,11 +13,11 @@ SMALL = 1200.0  # CSS pixels squared: a button of a toolbar, a link, a box to ti
 
 
 def draw_targets(screen: Screen, rng: random.Random, count: int) -> list[Element]:
-    """Different targets: half of them anything, half small and mistakable, where there are such. Left to chance alone,
+    """Different targets: two thirds small and mistakable, where there are such, the others anything. Left to chance,
     most would be the large ones that nothing else looks like."""
     any_ones = rng.sample(screen.targets, min(count, len(screen.targets)))
     hard = [e for e in screen.targets if e.area <= SMALL and mistakable(screen, e)]
-    chosen = in_turns(hard, rng)[: count // 2]
+    chosen = in_turns(hard, rng)[: 2 * count // 3]
     return chosen + [e for e in any_ones if e not in chosen][: count - len(chosen)]
 
 

@@ -59,7 +59,7 @@ class PageSamples:
 
     def _ask(self, page: Page, tiles: Tensor, rng: np.random.Generator) -> Iterator[TokenSequence]:
         chance = random.Random(int(rng.integers(2**63)))
-        found = make_samples(page.elements, page.text, chance)
+        found = make_samples(page.elements, page.text, chance, clicks=9)
         if kinds := self._data.kinds:
             found = [question for question in found if question.kind in kinds]
         height, width = page.image.shape[:2]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from html import escape
 
-from holotron.data.pages import figures, icons, tooled  # noqa: F401  (figures and tooled register their blocks)
+from holotron.data.pages import composed, figures, icons, tooled  # noqa: F401  (they register their blocks)
 from holotron.data.pages.blocks import BLOCKS, Block
 from holotron.data.pages.kit import Kit, div, span, tag
 
