@@ -16,7 +16,7 @@ if __name__ == "__main__":
         RECIPE,
         seed=5,
         pages=int(sys.argv[2]),
-        processes=1,
+        processes=2,
         shard_pages=4,
         progress=lambda report: print(report.pages, flush=True),
     )

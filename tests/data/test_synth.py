@@ -6,6 +6,8 @@ import json
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -34,13 +36,36 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def members(session: int) -> list[str]:
+    """The processes of a session that still run."""
+    stats = [read_quietly(path) for path in Path("/proc").glob("[0-9]*/stat")]
+    fields = [stat.rpartition(") ")[2].split() for stat in stats if stat]
+    return [one[0] for one in fields if int(one[3]) == session and one[0] != "Z"]
+
+
+def read_quietly(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:  # it has just ended
+        return ""
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < end, "it did not happen within 30 seconds"
+        time.sleep(0.1)
+
+
 def test_killed_and_resumed_gives_the_same_pages(whole: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.data.killable", str(tmp_path), str(PAGES)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
     assert process.stdout is not None
-    assert process.stdout.readline() == "4\n"  # the first shard is in place, the second under way
+    assert process.stdout.readline() == "4\n"  # the first shard is in place, others are under way
+    assert len(members(process.pid)) > 2
     process.send_signal(signal.SIGKILL)
     process.wait()
+    wait_until(lambda: members(process.pid) == [])  # its workers have ended too
     there = len(list((tmp_path / "pages").glob("*.parquet")))
     assert 1 <= there < 5
     report = synthesise(tmp_path, RECIPE, seed=5, pages=PAGES, processes=1, shard_pages=4)

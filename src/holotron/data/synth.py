@@ -12,7 +12,9 @@ from __future__ import annotations
 import asyncio
 import json
 import multiprocessing
+import os
 import random
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -174,6 +176,15 @@ _maker: _Maker | None = None  # of a worker process, which has no other purpose;
 def _start() -> None:
     global _maker
     _maker = _Maker()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A worker whose parent was killed would wait for work for ever, and keep its browser open."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _make(shard: _Shard) -> Report:
