@@ -249,6 +249,18 @@ def test_a_new_tab_is_shown_when_all_of_its_page_has_been_read(run, browse, site
     assert run(main()).title == "whole"
 
 
+def test_a_new_tab_is_waited_for_also_when_it_came_before_its_opener_was_at_rest(run, browse, site):
+    html = f"""<style>a {{ position: absolute; left: 0; top: 0; width: 100px; height: 50px }}
+      a:focus {{ animation: shade 0.6s }} @keyframes shade {{ to {{ opacity: 0.3 }} }}</style>
+      <a href="{site.url("/halves?seconds=1.2")}" target=_blank>open</a>"""
+
+    async def main():
+        async with browse(html) as page:
+            return (await page.do(Click(20, 20))).observation
+
+    assert run(main()).title == "whole"
+
+
 def test_wait_and_answer(run, browse):
     async def main():
         async with browse("<title>x</title>") as page:

@@ -158,8 +158,8 @@ class Session:
             tab = self.tab
             front = self._open[self._active]
             front.title = await settle(tab, front.activity, since=since, cap=cap)
-            if not (self._announced or self._tasks):
-                return
+            if not (self._announced or self._tasks) and self._open[self._active : self._active + 1] == [front]:
+                return  # and no other tab has come to the front meanwhile
             deadline = time.monotonic() + NEW_TAB_TIMEOUT
             while (self._announced or self._tasks) and time.monotonic() < deadline:
                 await asyncio.sleep(0.02)
