@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable
 from copy import deepcopy
@@ -315,8 +316,18 @@ def test_it_plays_miniwob_in_a_real_browser(start: Path, tmp_path: Path):
         agent={"constrained": True},
         rollouts={"sessions": 3, "group": 3},
     )
+    before = drivers()
     with Setting(recipe, tmp_path) as setting:
         until(lambda: setting.counts.groups.total() >= 2, seconds=500)
+        assert len(drivers()) == len(before) + 1
         assert setting.counts.episodes >= 6
         assert setting.counts.forks == 3 * setting.counts.groups.total()
         assert setting.counts.spoiled == 0
+    assert drivers() == before  # the browsers are closed, and not only when Python ends
+
+
+def drivers() -> list[int]:
+    """This process's browser drivers."""
+    children = Path(f"/proc/{os.getpid()}/task").glob("*/children")
+    pids = [int(pid) for path in children for pid in path.read_text().split()]
+    return sorted(pid for pid in pids if b"playwright" in Path(f"/proc/{pid}/cmdline").read_bytes())

@@ -104,6 +104,7 @@ class Rollouts:
         self._errors = 0  # in a row
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
+        self._asked: set[asyncio.Task[Any]] = set()  # what the trainer's thread waits for
         self._thread = threading.Thread(target=self._run, name="holotron-rollouts", daemon=True)
 
     def __enter__(self) -> Rollouts:
@@ -131,7 +132,16 @@ class Rollouts:
         return self._in_loop(read())
 
     def _in_loop(self, work: Coroutine[Any, Any, T]) -> T:
-        future: Future[T] = asyncio.run_coroutine_threadsafe(work, self._loop)
+        async def asked() -> T:
+            task = asyncio.current_task()
+            assert task is not None
+            self._asked.add(task)
+            try:
+                return await work
+            finally:
+                self._asked.discard(task)
+
+        future: Future[T] = asyncio.run_coroutine_threadsafe(asked(), self._loop)
         while True:
             try:
                 return future.result(timeout=1.0)
@@ -158,10 +168,10 @@ class Rollouts:
             for worker in done - {stop}:
                 worker.result()  # workers end only by failing
         finally:
-            others = asyncio.all_tasks() - {asyncio.current_task()}  # workers, and evaluations that wait for them
-            for task in others:
+            ours = [stop, *workers, *self._asked]
+            for task in ours:  # and no others: the browsers' driver has tasks in this loop too, and needs them to close
                 task.cancel()
-            await asyncio.gather(*others, return_exceptions=True)
+            await asyncio.gather(*ours, return_exceptions=True)
             await asyncio.gather(*(group.trunk.close() for group in self._open.values()), return_exceptions=True)
             await pool.close()
 
