@@ -39,6 +39,7 @@ from holotron.training.stream import conversation
 from holotron.types import Observation, Task
 
 _LANE = 1_000_000_000  # pages between the starts of two lanes
+_CLICKS = 9  # to choose questions from, beside seven of the other kinds: pointing is most of what a policy does
 
 
 class PageSamples:
@@ -59,7 +60,7 @@ class PageSamples:
 
     def _ask(self, page: Page, tiles: Tensor, rng: np.random.Generator) -> Iterator[TokenSequence]:
         chance = random.Random(int(rng.integers(2**63)))
-        found = make_samples(page.elements, page.text, chance, clicks=9)
+        found = make_samples(page.elements, page.text, chance, clicks=_CLICKS)
         if kinds := self._data.kinds:
             found = [question for question in found if question.kind in kinds]
         height, width = page.image.shape[:2]

@@ -21,12 +21,8 @@ _BULLETS = ("✓", "•", "→", "–", "+", "#", "*")
 def _draw_part(kit: Kit) -> Part:
     """One part of a template. Choices made here are the same in all rows, those made inside differ from row to row."""
     rng, words = kit.rng, kit.words
-    tool, mixed, said, css = (
-        rng.choice(icons.NAMES),
-        kit.chance(0.3),
-        words.label(1),
-        rng.choice(("", "m", "m s", "b", "s")),
-    )
+    tool, mixed, said = rng.choice(icons.NAMES), kit.chance(0.3), words.label(1)
+    css = rng.choice(("", "m", "m s", "b", "s"))
     bullet, framed, long = rng.choice(_BULLETS), rng.choice(("", "", "framed")), rng.randint(1, 3)
     makers: tuple[tuple[float, Part], ...] = (
         (3, lambda name: span(name, css)),
@@ -58,7 +54,7 @@ def _draw_row(kit: Kit, most: int, *, beside: bool) -> Callable[[], str]:
     frame = rng.choice(("", "", "line", "card", "halfset"))
     shape = f"border-radius:{rng.choice((0, 4, 10))}px;padding:{rng.uniform(1, 8):.0f}px;gap:{rng.uniform(2, 14):.0f}px"
     across = "row" if kit.fits(4 * len(parts)) else "row wrap"
-    turning = kit.chance(0.2)  # every other row starts from the other side
+    turning = kit.chance(0.2)  # some rows start from the other side
 
     def make() -> str:
         name = kit.words.label(2) if kit.chance(0.7) else kit.words.person()
@@ -78,9 +74,8 @@ def _draw_row(kit: Kit, most: int, *, beside: bool) -> Callable[[], str]:
 def composed_list(kit: Kit) -> str:
     make = _draw_row(kit, 5 if kit.fits(20) else 4, beside=True)
     heading = tag("h3", escape(kit.words.label(2))) if kit.chance(0.3) else ""
-    return div(
-        "col", heading, *(make() for _ in range(kit.count(2, 7, 2.4))), style=f"gap:{kit.rng.uniform(0, 8):.0f}px"
-    )
+    rows = [make() for _ in range(kit.count(2, 7, 2.4))]
+    return div("col", heading, *rows, style=f"gap:{kit.rng.uniform(0, 8):.0f}px")
 
 
 @block(10, 9, weight=4)
