@@ -1,13 +1,10 @@
 """Hugging Face's `config.json` to `ModelConfig` and back.
 
-Several generations of files describe the same thing under different names; all spellings are accepted. The published
-file is not strict JSON (it holds `Infinity`), so reading is tolerant: `Infinity`, `NaN` and trailing commas pass.
+Several generations of files describe the same thing under different names; all spellings are accepted.
 """
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -26,6 +23,7 @@ from holotron.model.config import (
     TokenIds,
     VisionConfig,
 )
+from holotron.model.hf_json import read_json
 
 _LETTERS = {
     "mamba": "M", "linear_attention": "M", "mamba2": "M",
@@ -39,33 +37,6 @@ _TOWERS = {
     "vit_large_patch16_224": {"hidden": 1024, "layers": 24, "heads": 16, "mlp": 4096},
     "vit_base_patch16_224": {"hidden": 768, "layers": 12, "heads": 12, "mlp": 3072},
 }
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Parse a `config.json` the way its writers mean it."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not UTF-8 text: {error}") from error
-    try:
-        data = json.loads(text)
-    except json.JSONDecodeError:
-        try:
-            data = json.loads(_without_trailing_commas(text))
-        except json.JSONDecodeError as error:
-            raise ConfigError(
-                f"{path} is not valid JSON: {error.msg} at line {error.lineno}, column {error.colno}"
-            ) from error
-    if not isinstance(data, dict):
-        raise ConfigError(f"{path} must hold a JSON object, found {type(data).__name__}")
-    return data
-
-
-def _without_trailing_commas(text: str) -> str:
-    # Strings are matched first so that a comma inside one is left alone.
-    return re.sub(r'("(?:[^"\\]|\\.)*")|,(\s*[}\]])', lambda m: m[1] or m[2], text)
 
 
 class _Fields:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from holotron.errors import CheckpointError, ConfigError
+from holotron.model.hf_json import read_json
 from holotron.model.processor.template import ChatTemplate
 from holotron.model.processor.tiling import ImageConfig
 from holotron.model.processor.tokenizer import Tokenizer
@@ -33,8 +34,6 @@ class ProcessorFiles:
 
 
 def read(path: Path) -> ProcessorFiles:
-    from holotron.model.hf_config import read_json  # it imports this package
-
     def optional(name: str) -> dict[str, Any]:
         return read_json(path / name) if (path / name).is_file() else {}
 

@@ -1,0 +1,41 @@
+"""JSON files of checkpoints, read the way their writers mean them.
+
+The published `config.json` is not strict JSON (it holds `Infinity`), so reading is tolerant: `Infinity`, `NaN` and
+trailing commas pass.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from holotron.errors import ConfigError
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object that a file holds; a `ConfigError` says what is wrong with it."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 text: {error}") from error
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError:
+        try:
+            data = json.loads(_without_trailing_commas(text))
+        except json.JSONDecodeError as error:
+            raise ConfigError(
+                f"{path} is not valid JSON: {error.msg} at line {error.lineno}, column {error.colno}"
+            ) from error
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path} must hold a JSON object, found {type(data).__name__}")
+    return data
+
+
+def _without_trailing_commas(text: str) -> str:
+    # Strings are matched first so that a comma inside one is left alone.
+    return re.sub(r'("(?:[^"\\]|\\.)*")|,(\s*[}\]])', lambda m: m[1] or m[2], text)
