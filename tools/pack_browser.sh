@@ -18,12 +18,12 @@ cp "$program" "$home"/{*.pak,*.bin,icudtl.dat,libvk_swiftshader.so,vk_swiftshade
 ldd "$program" | awk '$3 ~ "^/" {print $3}' |
     grep -Ev '/(libc|libm|libdl|librt|libpthread|libresolv|libgcc_s|libstdc\+\+)\.so' | xargs cp -L -t "$out/lib"
 # What is loaded by name: the certificate store of NSS.
-cp -L /usr/lib/*-linux-gnu/{libsoftokn3,libfreebl3,libfreeblpriv3,libnssckbi}.so "$out/lib" 2>/dev/null || true
+cp -L /usr/lib/*-linux-gnu/{libsoftokn3,libfreebl3,libfreeblpriv3,libnssckbi}.so "$out/lib"
 for family in liberation liberation2 noto dejavu; do
     [ ! -d "/usr/share/fonts/truetype/$family" ] || cp -rL "/usr/share/fonts/truetype/$family" "$out/fonts"
 done
 cp -rL /etc/fonts "$out/fontconfig"
-sed -i '/<dir[ >]/d; s|</fontconfig>|<dir prefix="relative">../fonts</dir><cachedir prefix="xdg">fontconfig</cachedir></fontconfig>|' \
+sed -i '/<dir[ >]/d; s|</fontconfig>|<dir prefix="relative">../fonts</dir></fontconfig>|' \
     "$out/fontconfig/fonts.conf"
 cat > "$out/environment.sh" <<'HERE'
 # source me: the browser in this folder is the one that holotron starts
