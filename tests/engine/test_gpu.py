@@ -120,6 +120,26 @@ def test_captured_graphs_and_overlap_say_the_same(temperature: float, options: d
         assert core.runner.captured == [8]
 
 
+def test_captured_graphs_follow_new_weights() -> None:
+    """They are overwritten where they are, and so is what is computed from them once. The model is one that learns, as
+    in reinforcement learning."""
+    torch.manual_seed(0)
+    model = load_model("tiny", device="cuda", dtype=torch.bfloat16).model.requires_grad_(True)
+    core = Core(model, roomy(graphs=True, overlap=True))
+    before = replies(core)
+    changes = {}
+    for name, parameter in model.named_parameters():
+        old = parameter.detach()
+        changes[name] = old + 0.3 * old.abs().mean() * torch.randn_like(old)
+    for sequence in list(core.sessions.open_ones.values()):
+        core.close(sequence)
+    core.update_weights(changes, "keep")
+    assert core.runner.captured == [8]
+    after = replies(core)
+    assert after == replies(Core(copy.deepcopy(model), roomy(graphs=False, overlap=False)))
+    assert after != before
+
+
 def test_our_kernels_in_single_precision_agree_with_the_reference_on_the_cpu() -> None:
     model = load_model("tiny", device="cuda", dtype=torch.float32).model
     twin = copy.deepcopy(model).to("cpu")

@@ -40,6 +40,29 @@ def test_decodes_ride_along_with_a_long_prompt() -> None:
     assert core.stats().running == 1
 
 
+def test_prompts_can_wait_for_decodes_and_be_computed_together() -> None:
+    plans = []
+    core = Core(micro_model(), settings(gather=3, token_budget=64), on_step=lambda report: plans.append(report))
+    talker = ask(core, "talker", words(5), 30)
+    core.step()
+    readers = [ask(core, "first", words(12, 2), 4)]
+    core.step()
+    readers.append(ask(core, "second", words(9, 3), 4))
+    for _ in range(3):
+        core.step()
+    # Three iterations of decodes alone, then both prompts at once; whoever speaks gets a token in each of them.
+    assert [(plan.decode_tokens, plan.prefill_tokens) for plan in plans] == [(0, 5), (1, 0), (1, 0), (1, 0), (1, 21)]
+    assert len(talker.events) == 5
+    for one in (talker, *readers):
+        one.finished(core)
+        log = one.request.sequence.log
+        assert_greedy(core.model, log, len(one.events))
+    lonely = ask(core, "lonely", words(7, 4), 1)
+    core.step()  # nobody decodes: nothing to wait for
+    assert lonely.result is not None
+    core.check_integrity()
+
+
 def test_the_least_served_session_goes_first() -> None:
     core = Core(micro_model(), settings(max_running=1, token_budget=32, max_waiting=10))
     veteran = ask(core, "veteran", words(100), 1)

@@ -214,6 +214,7 @@ class EngineConfig:
 
     max_running: int = 64  # sequences in one iteration
     token_budget: int = 1024  # tokens in one iteration; prompts beyond it are computed in pieces
+    gather: int = 0  # iterations for which prompts wait while others decode, to be computed together; see `scheduler`
     max_waiting: int = 1024  # requests in the queue before new ones are refused
     max_context: int | None = None  # tokens per session; the model's own limit unless smaller
     max_sessions: int = 4096  # open sessions, wherever they live
@@ -233,7 +234,7 @@ class EngineConfig:
         for name in ("vision_batch", "workers", "max_sessions", "expected_tokens"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"engine: {name} must be at least 1, got {getattr(self, name)}")
-        for name in ("host_bytes", "prefix_cache_bytes", "vision_cache_bytes"):
+        for name in ("host_bytes", "prefix_cache_bytes", "vision_cache_bytes", "gather"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"engine: {name} must not be negative, got {getattr(self, name)}")
         if self.weight_dtype not in (None, "float8_e4m3fn"):

@@ -228,7 +228,6 @@ class Core:
         self.scheduler.disturb()
         if load_weights(self.model, tensors):
             self.vision.clear()
-        self.runner.forget_graphs()
         self.sessions.version += 1
         while self.sessions.evict():
             pass

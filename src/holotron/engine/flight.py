@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -33,20 +35,16 @@ class Flight:
 
     def vectors(self, wanted: list[tuple[Request, int]]) -> Tensor:
         """What to sample from, [B, D]."""
-        rows = [n for _, n in wanted if n >= 0]
-        if len(rows) < len(wanted):
-            return torch.stack([self._any(request, n) for request, n in wanted])
-        assert self.hidden_SD is not None
-        if rows == list(range(len(self.hidden_SD))):
-            return self.hidden_SD
-        return self.hidden_SD[upload([np.array(rows)], self.hidden_SD.device)[0]]
-
-    def _any(self, request: Request, n: int) -> Tensor:
-        if n >= 0:
-            return self.vector(n)
-        hidden = request.sequence.memory.hidden
-        assert hidden is not None, "a sequence has nothing to compute and nothing to sample from"
-        return hidden
+        remembered = [_remembered(request) for request, n in wanted if n < 0]
+        parts = [torch.stack(remembered)] if remembered else []
+        if self.hidden_SD is not None:
+            parts.insert(0, self.hidden_SD)
+        vectors = torch.cat(parts) if len(parts) > 1 else parts[0]
+        after = count(len(vectors) - len(remembered))
+        rows = [n if n >= 0 else next(after) for _, n in wanted]
+        if rows == list(range(len(vectors))):
+            return vectors
+        return vectors[upload([np.array(rows)], vectors.device)[0]]
 
     def mark(self) -> None:
         """All that belongs to this iteration is launched."""
@@ -61,3 +59,9 @@ class Flight:
         if self._event is not None:
             self._event.synchronize()
         return None
+
+
+def _remembered(request: Request) -> Tensor:
+    hidden = request.sequence.memory.hidden
+    assert hidden is not None, "a sequence has nothing to compute and nothing to sample from"
+    return hidden

@@ -30,6 +30,7 @@ def bucket_sizes(most: int) -> list[int]:
     return [size for size in steps if size < most] + [most]
 
 
+@torch.no_grad()  # as the engine runs it: weights that could learn make no difference
 def capturable(model: Holotron, pools: Pools) -> bool:
     """Whether every kernel of a decode reads its inputs on the device alone: ours do, the torch references look at the
     host's copies, and a mixture of experts asks the device which experts to run."""

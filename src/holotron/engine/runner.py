@@ -82,11 +82,6 @@ class Runner:
         """Batch sizes there are graphs for."""
         return self._graphs.captured if self._graphs is not None else []
 
-    def forget_graphs(self) -> None:
-        """Something that captured graphs rely on has changed."""
-        if self._graphs is not None:
-            self._graphs.clear()
-
     def _decode(self, sequences: list[Stream]) -> Tensor:
         assert self._pools.padding is not None
         size = next(size for size in self._sizes if size >= len(sequences))
@@ -104,7 +99,8 @@ class Runner:
             self._width = min(2 * self._width, self._most_pages)
         assert self._pools.padding is not None
         self._tables = Tables(self._sizes[-1], self._width, self._pools.padding[1])
-        self.forget_graphs()
+        if self._graphs is not None:
+            self._graphs.clear()
 
     def _forward(self, batch: Batch) -> Tensor:
         layout, ids_T, source_D = self._put(batch)

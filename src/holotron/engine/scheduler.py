@@ -11,6 +11,10 @@ prompts; so weights are read once for both. The rules:
 * **Yielding**: when the expectation was wrong and a sequence cannot grow, the most served one is unpinned: it waits,
   its blocks may move to the host, and it continues later exactly where it was. Nothing is ever computed twice for it.
 
+* **Gathering**: prompts in every iteration suit a large network, whose weights are read once for both. A small one
+  takes longer to launch than to compute, and only decodes alone run from captured graphs. With `gather`, prompts wait
+  for so many iterations of decodes, and are then computed together.
+
 The scheduler decides and keeps the books of the pools; `runner` computes.
 
 Most iterations are the last one once more, with every sequence one token further. That is decided without looking at
@@ -99,6 +103,7 @@ class Scheduler:
         self.repeat: Repeat | None = None  # as long as nobody comes or goes
         self._repeats = repeats
         self._repeats_left = 0
+        self._alone = 0  # iterations of decodes while prompts wait
         self._arrivals = 0
         self._floor = 0.0
 
@@ -211,6 +216,10 @@ class Scheduler:
                 budget -= 1
             elif self._place(plan, plan.decodes, request, 1, order, placed):
                 budget -= 1
+        if prompts and decodes and self._alone < self._config.gather:
+            self._alone += 1
+            return plan
+        self._alone = 0
         for request in prompts:
             if budget == 0 or (request.background and placed):
                 break

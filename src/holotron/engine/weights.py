@@ -1,4 +1,4 @@
-"""New weights for a running engine, in place."""
+"""New weights for a running engine, in place: captured graphs read them where the old ones were."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from holotron.errors import CheckpointError
-from holotron.model.layers import Projection
+from holotron.model.layers import Mamba2, Projection
 from holotron.model.model import Holotron
 
 _EYES = ("vision_model.", "mlp1.")
@@ -30,4 +30,7 @@ def load_weights(model: Holotron, tensors: Mapping[str, Tensor]) -> bool:
                 projections[name].load(tensor)
             else:
                 own[name].copy_(tensor, non_blocking=True)
+    for module in model.modules():
+        if isinstance(module, Mamba2):
+            module.refresh()
     return any(name.startswith(_EYES) for name in tensors)

@@ -21,8 +21,10 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import io
 import json
+import os
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
@@ -63,6 +65,7 @@ _EPISODES = (_ASSETS / "miniwob.js").read_text()
 _STANDING_CLOCK = (_ASSETS / "clock.js").read_text()
 
 
+@functools.cache
 def pages() -> Path:
     """The wheel's folder of pages, found without importing it (that would pull in gymnasium and selenium)."""
     spec = find_spec("miniwob")
@@ -92,7 +95,7 @@ class MiniWobPool:
         self,
         *,
         sessions: int = 16,
-        browsers: int = 2,
+        browsers: int | None = None,
         scale: float = 3.0,
         crop_instruction: bool = False,
         image_format: Literal["jpeg", "png"] = "jpeg",
@@ -101,6 +104,7 @@ class MiniWobPool:
     ) -> None:
         self.options = MiniWobOptions(scale, crop_instruction, image_format, time_limit)
         self._server = StaticServer(pages())
+        browsers = browsers or max(2, (os.cpu_count() or 2) // 4)  # a browser's main thread serves all of its pages
         rules = f"MAP {SUITE} 127.0.0.1:{self._server.port}, MAP * ~NOTFOUND"
         self._browsers = BrowserPool(
             browsers=min(browsers, sessions),

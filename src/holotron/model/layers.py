@@ -129,9 +129,17 @@ class Mamba2(nn.Module):
             return -torch.exp(self.A_log)
         key = (self.A_log._version, self.A_log.data_ptr(), self.A_log.dtype)
         if self._rates is None or self._rates[0] != key:
-            with torch.inference_mode(False):
-                self._rates = (key, -torch.exp(self.A_log.detach()))
+            with torch.inference_mode(False), torch.no_grad():
+                rates = -torch.exp(self.A_log)
+                if self._rates is not None and self._rates[0][1:] == key[1:]:
+                    rates = self._rates[1].copy_(rates)  # where it was: a captured graph reads it there
+                self._rates = (key, rates)
         return self._rates[1]
+
+    @torch.no_grad()
+    def refresh(self) -> None:
+        """The parameters were overwritten in place: so is what was computed from them."""
+        self._decay_rates()
 
     def forward(
         self, x_TD: Tensor | Quantized, layout: Layout, cache: tuple[Tensor, Tensor, Ring | None] | None

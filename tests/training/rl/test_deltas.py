@@ -76,5 +76,5 @@ def test_a_policy_with_deltas_is_recorded_learnt_and_probed_as_served(start: Pat
 
     kept = Successes(tmp_path, keep=1)
     kept.add(rollout, 0, 0)
-    found = kept.find(TASK.name)
+    found = kept.take(TASK.name)
     assert found is not None and np.array_equal(found.plays[0].shown, play.shown)

@@ -88,11 +88,11 @@ def test_a_group_that_hardly_came_through_is_dropped(members: int):
 
 def test_successes_come_back_as_they_were(tmp_path):
     kept = Successes(tmp_path, keep=2)
-    assert kept.find("a") is None
+    assert kept.take("a") is None
     for number in range(4):
         kept.add(rollout(True, version=number, length=6 + number), number, 1)
     assert len(list(tmp_path.glob("a/*.npz"))) == 2
-    found, meant = Successes(tmp_path, keep=2).find("a"), rollout(True, version=3, length=9)
+    found, meant = Successes(tmp_path, keep=2).take("a"), rollout(True, version=3, length=9)
     assert found is not None and found.replayed and found.success and found.task == meant.task
     for name in ("ids_T", "learn_T", "shown", "logprobs_l", "versions_l"):
         assert np.array_equal(getattr(found.plays[0], name), getattr(meant.plays[0], name))
@@ -100,11 +100,18 @@ def test_successes_come_back_as_they_were(tmp_path):
     assert all(torch.equal(found.tiles[key], meant.tiles[key]) for key in meant.tiles)
 
 
+def test_a_success_is_given_out_once(tmp_path):
+    kept = Successes(tmp_path, keep=2)
+    for number in range(2):
+        kept.add(rollout(True, version=number), number, 0)
+    assert [found and found.oldest for found in (kept.take("a"), kept.take("a"), kept.take("a"))] == [1, 0, None]
+
+
 def test_a_broken_success_is_left_out(tmp_path):
     kept = Successes(tmp_path, keep=2)
     kept.add(rollout(True, version=1), 1, 0)
     (tmp_path / "a" / "00000002-0.npz").write_bytes(b"half a file")
-    found = kept.find("a")
+    found = kept.take("a")
     assert found is not None and found.oldest == 1
 
 

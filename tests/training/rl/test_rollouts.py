@@ -35,7 +35,7 @@ from holotron.training.rl.rollouts import Rollouts
 from holotron.training.rl.successes import Successes
 from holotron.training.rl.tasks import TaskSampler
 from holotron.training.rl.weights import disagreement
-from holotron.types import Action, Outcome, StepResult, Task
+from holotron.types import Action, Observation, Outcome, StepResult, Task
 from tests.training.rl.support import SIZE, rl_recipe, untrained
 
 
@@ -156,6 +156,7 @@ class Setting:
             self.counts,
             sessions=recipe.rollouts.sessions,
             group=recipe.rollouts.group,
+            side_by_side=recipe.rollouts.side_by_side or recipe.rollouts.group,
             straggler=recipe.rollouts.straggler,
             longest=recipe.update.tokens,
         )
@@ -250,6 +251,44 @@ def test_stragglers_are_cut_and_their_group_goes_on(start: Path, tmp_path: Path)
     with Setting(recipe, tmp_path, lambda: TroublePool(third_one_hangs)) as setting:
         until(lambda: setting.counts.cut == 1 and setting.counts.groups.total() >= 3)
         until(lambda: 0 not in setting.rollouts._open)  # the group it belonged to ends, a moment after the cut
+
+
+class Diary(PaintedEnvironment):
+    """A painted screen that notes what is played on it; the fourth episode never ends."""
+
+    def __init__(self) -> None:
+        super().__init__(Size.parse(SIZE))
+        self.played: list[str] = []
+
+    async def reset(self, task: Task) -> Observation:
+        self.played.append(task.id)
+        return await super().reset(task)
+
+    async def step(self, action: Action) -> StepResult:
+        if len(self.played) == 4:
+            await asyncio.sleep(10_000)
+        return await super().step(action)
+
+
+def test_one_session_can_play_a_whole_group_in_the_environment_it_has(start: Path, tmp_path: Path):
+    diaries: list[Diary] = []
+
+    class Pool(TroublePool):
+        async def acquire(self) -> Diary:  # type: ignore[override]
+            diaries.append(Diary())
+            return diaries[-1]
+
+    recipe = rl_recipe(
+        start,
+        agent={"constrained": True},
+        rollouts={"sessions": 2, "group": 4, "side_by_side": 1, "straggler": 1.0},
+    )
+    with Setting(recipe, tmp_path, lambda: Pool(asyncio.Event)) as setting:
+        until(lambda: setting.counts.cut >= 3)
+    # The last of four is cut as a straggler, though it began when the others were done; what broke off is replaced.
+    assert len(diaries) >= 4
+    assert all(len(set(diary.played)) <= 1 for diary in diaries)
+    assert len({diary.played[0] for diary in diaries if diary.played}) >= 4
 
 
 def test_what_the_environment_spoils_is_played_again(start: Path, tmp_path: Path):

@@ -59,6 +59,7 @@ class AgentPart(Part):
 class RolloutPart(Part):
     sessions: PositiveInt = 32  # episodes at once
     group: Annotated[int, Field(ge=2)] = 8  # episodes of the same task and seed
+    side_by_side: PositiveInt | None = None  # sessions that share a group; None: one for each member
     queue: PositiveInt = 16  # finished groups that wait for the trainer; beyond that the oldest is thrown away
     staleness: PositiveInt = 4  # updates that a group may be behind; older ones are thrown away
     straggler: PositiveFloat = 4.0  # the last quarter of a group gets so many times the longest of the others, in time
@@ -71,6 +72,7 @@ class EnginePart(Part):
     kv_tokens: PositiveInt = 65_536
     state_rows: PositiveInt = 128
     token_budget: PositiveInt = 2_048
+    gather: Annotated[int, Field(ge=0)] = 0  # iterations for which prompts wait for decodes: small policies on a GPU
     host_bytes: Annotated[int, Field(ge=0)] = 4 << 30
 
 

@@ -4,9 +4,11 @@
         ...                                             # the trainer takes groups from the queue
         scores = rollouts.evaluate(tasks)               # greedy episodes, before anything else
 
-Every session plays one episode after another: when nothing is left of the current group, the next one begins. Nobody
-waits for a group to be complete, and nothing here waits for the trainer. The slowest members of a group are cut when
-the others have long been done; an episode that the environment spoils is tried again.
+Every session plays one episode after another, in an environment that it keeps: when nothing is left of its group, it
+helps with another or begins the next. Nobody waits for a group to be complete, and nothing here waits for the trainer.
+How many sessions share a group is `side_by_side`: all of them finish it soonest; one alone has the task's page open
+already for every member but the first, and starting over costs a fraction of loading a page. The slowest members of a
+group are cut when the others have long been done; an episode that the environment spoils is tried again.
 """
 
 from __future__ import annotations
@@ -54,6 +56,7 @@ class _Job:
     id: str
     policy: Policy
     report: Callable[[_Job, Trajectory], Coroutine[Any, Any, None]]
+    group: _Open | None = None  # that it is a member of
     attempt: int = 0
     started: float = 0.0
     playing: asyncio.Task[Trajectory] | None = None
@@ -67,11 +70,31 @@ class _Open:
     drawn: Drawn
     trunk: Trunk
     jobs: list[_Job] = field(default_factory=list)
+    waiting: deque[_Job] = field(default_factory=deque)
+    players: int = 0  # sessions that play it
     rollouts: dict[_Job, Rollout | None] = field(default_factory=dict)  # None: spoiled, cut or too long
     seconds: list[float] = field(default_factory=list)  # of those that came to an end of their own
 
     def unfinished(self) -> list[_Job]:
         return [job for job in self.jobs if job not in self.rollouts]
+
+
+class _Seat:
+    """A session's environment, kept from one episode to the next."""
+
+    def __init__(self, pool: EnvironmentPool[Any]) -> None:
+        self._pool = pool
+        self._environment: Any = None
+
+    async def take(self) -> Any:
+        if self._environment is None:
+            self._environment = await self._pool.acquire()
+        return self._environment
+
+    async def leave(self, *, broken: bool = False) -> None:
+        environment, self._environment = self._environment, None
+        if environment is not None:
+            await self._pool.release(environment, broken=broken)
 
 
 class Rollouts:
@@ -85,6 +108,7 @@ class Rollouts:
         *,
         sessions: int,
         group: int,
+        side_by_side: int,
         straggler: float,
         longest: int,
         on_episode: Callable[[Trajectory, Drawn], None] | None = None,
@@ -96,10 +120,11 @@ class Rollouts:
         self.counts = counts
         self._sessions = sessions
         self._group = group
+        self._side_by_side = side_by_side
         self._straggler = straggler
         self._longest = longest  # tokens of a sequence that the trainer can take
         self._on_episode = on_episode
-        self._jobs: deque[_Job] = deque()
+        self._urgent: deque[_Job] = deque()  # evaluations, and episodes to be tried again
         self._open: dict[int, _Open] = {}
         self._errors = 0  # in a row
         self._loop = asyncio.new_event_loop()
@@ -176,25 +201,40 @@ class Rollouts:
             await pool.close()
 
     async def _work(self, pool: EnvironmentPool[Any]) -> None:
-        while True:
-            job = self._next()
-            job.started = time.monotonic()
-            job.playing = asyncio.create_task(self._play(pool, job))
-            try:
-                await asyncio.wait({job.playing})
-            except asyncio.CancelledError:
-                job.playing.cancel()
-                await asyncio.wait({job.playing})
-                raise
-            await self._ended(job, job.playing)
+        seat = _Seat(pool)
+        mine: _Open | None = None
+        try:
+            while True:
+                job = self._urgent.popleft() if self._urgent else None
+                if job is None:
+                    mine = self._group_for(mine)
+                    job = mine.waiting.popleft()
+                job.started = time.monotonic()
+                job.playing = asyncio.create_task(self._play(seat, job))
+                if job.group is not None:
+                    self._mind_stragglers(job.group)
+                try:
+                    await asyncio.wait({job.playing})
+                except asyncio.CancelledError:
+                    job.playing.cancel()
+                    await asyncio.wait({job.playing})
+                    raise
+                await self._ended(job, job.playing)
+        finally:
+            await seat.leave()
 
-    def _next(self) -> _Job:
-        if not self._jobs:
-            self._begin()
-        return self._jobs.popleft()
+    def _group_for(self, mine: _Open | None) -> _Open:
+        """Which group a session plays next: its own as long as there is something to play, then one that wants more
+        players, then a new one."""
+        if mine is not None and mine.waiting:
+            return mine
+        wanting = (group for group in self._open.values() if group.waiting and group.players < self._side_by_side)
+        group = next(wanting, None) or self._begin()
+        group.players += 1
+        return group
 
-    async def _play(self, pool: EnvironmentPool[Any], job: _Job) -> Trajectory:
-        environment = await pool.acquire()
+    async def _play(self, seat: _Seat, job: _Job) -> Trajectory:
+        environment = await seat.take()
         broken = True
         try:
             episode = Episode(
@@ -204,7 +244,8 @@ class Rollouts:
             broken = trajectory.outcome is Outcome.ENVIRONMENT_ERROR
             return trajectory
         finally:
-            await pool.release(environment, broken=broken)
+            if broken:
+                await seat.leave(broken=True)
 
     async def _ended(self, job: _Job, playing: asyncio.Task[Trajectory]) -> None:
         if playing.cancelled():
@@ -224,7 +265,7 @@ class Rollouts:
             job.attempt += 1
             if job.attempt < ATTEMPTS:
                 self.counts.retries += 1
-                self._jobs.append(job)
+                self._urgent.append(job)
                 return
         else:
             self._errors = 0
@@ -238,7 +279,7 @@ class Rollouts:
 
     # ------------------------------------------------------------------------------------------------------- groups
 
-    def _begin(self) -> None:
+    def _begin(self) -> _Open:
         drawn = self._sampler.draw()
         group = self._open[drawn.number] = _Open(drawn, self._player.trunk())
         task = self._player.task(drawn.name, drawn.seed)
@@ -248,8 +289,9 @@ class Rollouts:
 
         for member in range(self._group):
             policy = self._player.member(group.trunk, drawn.number, member)
-            group.jobs.append(_Job(task, f"{task.id}#{drawn.number}.{member}", policy, report))
-        self._jobs.extend(group.jobs)
+            group.jobs.append(_Job(task, f"{task.id}#{drawn.number}.{member}", policy, report, group))
+        group.waiting.extend(group.jobs)
+        return group
 
     async def _reported(self, group: _Open, job: _Job, trajectory: Trajectory) -> None:
         policy = job.policy
@@ -270,13 +312,14 @@ class Rollouts:
                 await asyncio.to_thread(self._on_episode, trajectory, group.drawn)
         policy.logs = []
         group.rollouts[job] = rollout
-        if left := group.unfinished():
-            self._mind_stragglers(group, left)
+        if group.unfinished():
+            self._mind_stragglers(group)
         else:
             await self._finish(group)
 
-    def _mind_stragglers(self, group: _Open, left: Sequence[_Job]) -> None:
+    def _mind_stragglers(self, group: _Open) -> None:
         """With three quarters of a group done, the others get some times as long as the longest of those took."""
+        left = group.unfinished()
         if len(left) > len(group.jobs) // 4 or not group.seconds:
             return
         patience = max(self._straggler * max(group.seconds), _SHORTEST_PATIENCE)
@@ -291,8 +334,8 @@ class Rollouts:
         self._sampler.note(name, wins, len(rollouts))
         stored = None
         if rollouts and not wins:
-            stored = await asyncio.to_thread(self._successes.find, name)
-        elif wins:
+            stored = await asyncio.to_thread(self._successes.take, name)
+        elif wins < len(rollouts):  # of a task that is always solved none will be wanted
             member, best = next((n, rollout) for n, rollout in enumerate(rollouts) if rollout.success)
             await asyncio.to_thread(self._successes.add, best, group.drawn.number, member)
         verdict, made = judge(group.drawn, rollouts, stored)
@@ -318,7 +361,7 @@ class Rollouts:
                 over.set_result(None)
 
         judge_policy = self._player.judge()
-        self._jobs.extendleft(_Job(task, f"{task.id}#evaluation", judge_policy, report) for task in reversed(tasks))
+        self._urgent.extendleft(_Job(task, f"{task.id}#evaluation", judge_policy, report) for task in reversed(tasks))
         await over
         return scores
 

@@ -2,6 +2,9 @@
 resumed run still has them.
 
     successes/click-link/00000317-2.npz          group 317, member 2
+
+Each is given out once. A few old successes that stand in for every failed group of a hard task are soon all that is
+praised there, and a policy learns those few pages by heart.
 """
 
 from __future__ import annotations
@@ -43,14 +46,15 @@ class Successes:
         for old in self._of(rollout.task.name)[: -self._keep]:
             old.unlink(missing_ok=True)
 
-    def find(self, name: str) -> Rollout | None:
-        """The newest success of a task."""
+    def take(self, name: str) -> Rollout | None:
+        """The newest success of a task, for the last time."""
         for path in reversed(self._of(name)):
             try:
                 with np.load(path) as arrays:
                     return _from_arrays(dict(arrays))
             except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
                 log.warning("%s cannot be read (%s); it is left out", path, error)
+            finally:
                 path.unlink(missing_ok=True)
         return None
 

@@ -105,6 +105,7 @@ class RlTrainer:
             self.counts,
             sessions=recipe.rollouts.sessions,
             group=recipe.rollouts.group,
+            side_by_side=recipe.rollouts.side_by_side or recipe.rollouts.group,
             straggler=recipe.rollouts.straggler,
             longest=recipe.update.tokens,
             on_episode=self.recorder,
@@ -330,6 +331,7 @@ def _engine_config(recipe: RlRecipe) -> EngineConfig:
         kv_tokens=part.kv_tokens,
         state_rows=part.state_rows,
         token_budget=max(part.token_budget, recipe.rollouts.sessions + 1),
+        gather=part.gather,
         max_running=recipe.rollouts.sessions + 1,  # and the probe
         host_bytes=part.host_bytes,
         expected_tokens=recipe.agent.max_tokens,
