@@ -105,6 +105,8 @@ def test_eval_report_export(tmp_path):
         "--sessions", 2, "--scale", 1, "--out", "runs/e", "--no-report", cwd=tmp_path,
     )  # fmt: skip
     assert "6 episodes" in again.stdout
+    compared = holotron("eval", "compare", "runs/e", "runs/e", cwd=tmp_path)
+    assert "100.0 -> 100.0 % of 6 episodes: +0.0 points (+0.0 to +0.0), 0 won, 0 lost" in compared.stdout
     exported = holotron("export", "runs/e", "sft.jsonl", "--dialect", "compact", cwd=tmp_path)
     assert "6 conversations, 6 replies, 6 episodes" in exported.stdout
     assert len((tmp_path / "sft.jsonl").read_text().splitlines()) == 6

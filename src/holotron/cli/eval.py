@@ -155,6 +155,26 @@ def reading(
     _store(json, {size: asdict(row) for size, row in result.items()})
 
 
+@app.command()
+def compare(
+    before: Annotated[Path, typer.Argument(help="A run directory (`--out` of an evaluation).")],
+    after: Annotated[Path, typer.Argument(help="Another one, with the same tasks and seeds.")],
+) -> None:
+    """Two runs on the same episodes: what was won, what was lost, and whether that can be luck."""
+    from holotron.evals.paired import compare as pair
+    from holotron.rollouts.store import RunReader
+
+    result = pair(RunReader(before).episodes(), RunReader(after).episodes())
+    for name, task in sorted(result.tasks.items(), key=lambda item: item[1].difference):
+        if task.won or task.lost:
+            print(f"{name:32} {100 * task.before:3.0f} -> {100 * task.after:3.0f} %  {task.won} won, {task.lost} lost")
+    whole = result.overall
+    print(f"{100 * whole.before:.1f} -> {100 * whole.after:.1f} % of {whole.episodes} episodes:", end=" ")
+    print(f"{100 * whole.difference:+.1f} points ({100 * result.low:+.1f} to {100 * result.high:+.1f}),", end=" ")
+    print(f"{whole.won} won, {whole.lost} lost, chance {whole.chance:.3f}", end="")
+    print(f"; {result.unpaired} episodes in one run only" if result.unpaired else "")
+
+
 def _questioned(
     who: PolicyChoice, actions: Sequence[str], ask: Callable[[Actor, Callable[[str], None]], Awaitable[T]]
 ) -> T:

@@ -10,7 +10,6 @@ prompts; so weights are read once for both. The rules:
   expected to grow to. Otherwise it waits. If it could not even run alone, it fails with a clear error.
 * **Yielding**: when the expectation was wrong and a sequence cannot grow, the most served one is unpinned: it waits,
   its blocks may move to the host, and it continues later exactly where it was. Nothing is ever computed twice for it.
-
 * **Gathering**: prompts in every iteration suit a large network, whose weights are read once for both. A small one
   takes longer to launch than to compute, and only decodes alone run from captured graphs. With `gather`, prompts wait
   for so many iterations of decodes, and are then computed together.
