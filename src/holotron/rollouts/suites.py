@@ -42,14 +42,19 @@ class Suite:
 
 
 def find_suite(name: str, tasks: str, seeds: str, **options: Any) -> Suite:
-    """A suite as people name it: `miniwob`, `painted`, or a file of web tasks."""
+    """A suite as people name it: `miniwob`, `painted`, a file of web tasks, or a folder of pages."""
     if name == "miniwob":
         return miniwob_suite(tasks, parse_seeds(seeds), **options)
     if name == "painted":
         return painted_suite(tasks, parse_seeds(seeds), size=options.get("size", "160x160@2"))
     if Path(name).suffix in (".jsonl", ".json"):
         return web_suite(Path(name))
-    raise ConfigError(f"there is no suite {name!r}; use miniwob, painted, or a JSON-lines file with url and goal")
+    if Path(name).is_dir():
+        return asked_suite(Path(name), tasks, parse_seeds(seeds))
+    raise ConfigError(
+        f"there is no suite {name!r}; use miniwob, painted, a JSON-lines file with url and goal, or a folder of pages "
+        "as of `holotron data synth`"
+    )
 
 
 def miniwob_suite(
@@ -117,6 +122,25 @@ def painted_suite(
         actions=("click",),
         limits=limits,
         describe={"suite": "painted", "size": size},
+    )
+
+
+def asked_suite(folder: Path, names: str | Sequence[str] = "all", seeds: range = range(1)) -> Suite:
+    """Questions about stored pages, without a browser; see `holotron.data.asked`."""
+    from holotron.data.asked import ACTIONS as CLICKS
+    from holotron.data.asked import AskedPool, questions
+
+    known = sorted(questions(folder))
+    wanted = known if names == "all" else names.split(",") if isinstance(names, str) else list(names)
+    if unknown := [name for name in wanted if name not in known]:
+        raise ConfigError(f"{folder} asks nothing by {unknown[0]!r}; there are: {', '.join(known)}")
+    return Suite(
+        name="asked",
+        tasks=tuple(Task(str(folder), name, seed=seed) for name in wanted for seed in seeds),
+        open=lambda sessions: AskedPool(),
+        actions=CLICKS,
+        limits=Limits(steps=1, seconds=60.0),
+        describe={"suite": "asked", "pages": folder.name},
     )
 
 

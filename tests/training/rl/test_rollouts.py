@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 
+from holotron.data.drawn import Painter, store_drawn
 from holotron.data.pages.make import Size
 from holotron.data.painted import PaintedEnvironment
 from holotron.engine.api import EngineConfig
@@ -22,7 +23,7 @@ from holotron.engine.engine import Engine
 from holotron.engine.sampler import never_sampled
 from holotron.errors import ConfigError, EnvironmentFault
 from holotron.model.loading import load_model
-from holotron.rollouts.suites import Suite
+from holotron.rollouts.suites import Suite, find_suite
 from holotron.training.learner import Learner
 from holotron.training.rl.counts import Counts
 from holotron.training.rl.objective import Drawing
@@ -34,6 +35,7 @@ from holotron.training.rl.record import Rollout, play_of
 from holotron.training.rl.rollouts import Rollouts
 from holotron.training.rl.successes import Successes
 from holotron.training.rl.tasks import TaskSampler
+from holotron.training.rl.trainer import RlTrainer
 from holotron.training.rl.weights import disagreement
 from holotron.types import Action, Observation, Outcome, StepResult, Task
 from tests.training.rl.support import SIZE, rl_recipe, untrained
@@ -210,6 +212,24 @@ def test_rollouts_go_on_while_nobody_takes(start: Path, tmp_path: Path):
         assert len(setting.queue) == 2
         before = setting.counts.episodes
         until(lambda: setting.counts.episodes >= before + 16)
+
+
+def test_stored_pages_are_played_and_others_judge(start: Path, tmp_path: Path):
+    for n in range(2):
+        store_drawn(tmp_path / str(n), Painter(sizes=(Size.parse("160x160@1"),)), seed=n, pages=8)
+    theirs = find_suite(str(tmp_path / "1"), "all", "0:1").tasks
+    recipe = rl_recipe(
+        start,
+        tasks={"suite": str(tmp_path / "0"), "names": "all", "steps": 1},
+        agent={"constrained": True},
+        evaluate={"every_steps": 1, "suite": str(tmp_path / "1"), "seeds": "0:2"},
+    )
+    trainer = RlTrainer(recipe, tmp_path / "run", "cpu")
+    with trainer.engine, trainer.rollouts:
+        figures = trainer.evaluate()
+        until(lambda: trainer.counts.episodes >= 16)
+    assert set(figures) == {"evaluation/success", *(f"success/{task.name}" for task in theirs)}
+    assert trainer.counts.steps == trainer.counts.episodes  # one look, one click
 
 
 class Trouble(PaintedEnvironment):

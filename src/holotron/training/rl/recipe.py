@@ -24,7 +24,7 @@ from holotron.training.recipe import (
 class TaskPart(Part):
     """What is played. A task is a name and a seed; difficulty is estimated by name, seeds are drawn anew each time."""
 
-    suite: str = "miniwob"  # or "painted", which needs no browser
+    suite: str = "miniwob"  # or, without a browser, "painted", or a folder of pages with questions
     names: str | tuple[str, ...] = "all"
     seeds: str = "0:100000"
     scale: PositiveFloat = 2.0  # MiniWoB++: pixels drawn per CSS pixel
@@ -93,6 +93,7 @@ class RlEvalPart(Part):
     """Greedy episodes on seeds that are never trained on, played by the same engine between two updates."""
 
     every_steps: PositiveInt | None = None
+    suite: str | None = None  # None: the one that is trained on; else another folder of pages
     names: str | tuple[str, ...] | None = None  # None: the tasks that are trained on
     seeds: str = "200000:200004"
 

@@ -201,7 +201,9 @@ class RlTrainer:
         part = self.recipe.evaluate
         if part.every_steps is None:
             return {}
-        tasks: list[Task] = list(open_suite(self.recipe.tasks, part.names, part.seeds).tasks)
+        suite = part.suite or self.recipe.tasks.suite
+        asked = self.recipe.tasks.model_copy(update={"suite": suite})
+        tasks: list[Task] = list(open_suite(asked, part.names, part.seeds).tasks)
         scores = self.rollouts.evaluate(tasks)
         means = {name: sum(wins) / len(wins) for name, wins in sorted(scores.items())}
         figures = {f"success/{name}": mean for name, mean in means.items()}

@@ -1,0 +1,88 @@
+"""Questions about stored pages, played as tasks: one look, one instruction, one click.
+
+    suite = find_suite("data/synth", "all", "0:5000")          # any folder made by `holotron data`
+
+For reinforcement learning of localisation, without a browser. A task's name is how its element is described (text,
+icon, place, order ...), which decides how hard it is; seed n is the n-th question of that kind in the folder, and past
+the last one it begins again. A click inside the element's box is a success, anything else a failure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from holotron.data.labels import Box, contains
+from holotron.data.shards import iter_rows
+from holotron.errors import InputError
+from holotron.types import Action, Click, Observation, StepResult, Task
+
+ACTIONS = ("click", "answer")  # what makes sense: point at it, or say that it is not there
+
+
+class Question(NamedTuple):
+    picture: Observation
+    instruction: str
+    box: Box
+
+
+@lru_cache(maxsize=4)
+def questions(folder: Path) -> dict[str, list[Question]]:
+    """Every click that the pages of a folder ask for, by how its element is described. Pictures stay compressed."""
+    found: dict[str, list[Question]] = {}
+    for row in iter_rows(folder, ["image", "width", "height", "scale", "samples"]):
+        size = (row["width"], row["height"])
+        viewport = (round(size[0] / row["scale"]), round(size[1] / row["scale"]))
+        picture = Observation(row["image"], "image/webp", size, viewport)
+        for sample in row["samples"]:
+            if sample["kind"] in ("click", "find"):
+                left, top, right, bottom = sample["box"]
+                asked = Question(picture, sample["instruction"], (left, top, right, bottom))
+                found.setdefault(sample["by"], []).append(asked)
+    if not found:
+        raise InputError(f"{folder} asks for no clicks")
+    return found
+
+
+class AskedEnvironment:
+    def __init__(self) -> None:
+        self._task: Task | None = None
+        self._question: Question | None = None
+
+    @property
+    def task(self) -> Task:
+        assert self._task is not None, "reset it first"
+        return self._task
+
+    async def reset(self, task: Task) -> Observation:
+        kind = questions(Path(task.suite))[task.name]
+        self._question = kind[task.seed % len(kind)]
+        self._task = replace(task, goal=self._question.instruction)
+        return self._question.picture
+
+    async def observe(self) -> Observation:
+        assert self._question is not None, "reset it first"
+        return self._question.picture
+
+    async def step(self, action: Action) -> StepResult:
+        assert self._question is not None, "reset it first"
+        hit = isinstance(action, Click) and contains(self._question.box, action.x, action.y)
+        return StepResult(self._question.picture, float(hit), True, {"success": hit})
+
+    async def close(self) -> None:
+        pass
+
+
+class AskedPool:
+    """As many as are asked for: pictures are shared."""
+
+    async def acquire(self) -> AskedEnvironment:
+        return AskedEnvironment()
+
+    async def release(self, environment: AskedEnvironment, *, broken: bool = False) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
