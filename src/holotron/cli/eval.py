@@ -102,7 +102,8 @@ def localisation(
     device: shared.Device = None,
 ) -> None:
     """One instruction, one click: the share that lands inside the element's box."""
-    from holotron.evals.localisation import ACTIONS, Localisation, evaluate_localisation
+    from holotron.data.asked import ACTIONS
+    from holotron.evals.localisation import Localisation, evaluate_localisation
     from holotron.evals.policies import PolicyChoice
 
     def ask(actor: Actor, say: Callable[[str], None]) -> Awaitable[Localisation]:

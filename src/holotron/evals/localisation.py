@@ -26,8 +26,6 @@ from holotron.evals.looking import first_action, observation_of
 from holotron.evals.statistics import wilson
 from holotron.types import Click, Task
 
-ACTIONS = ("click", "answer")  # what makes sense: point at it, or say that it is not there
-
 
 @dataclass(frozen=True, slots=True)
 class Hits:

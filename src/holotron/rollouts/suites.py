@@ -70,7 +70,7 @@ def miniwob_suite(
     from holotron.envs.miniwob import MiniWobPool, task_names
 
     known = task_names(unregistered=True)
-    wanted = task_names() if names == "all" else names.split(",") if isinstance(names, str) else list(names)
+    wanted = _wanted(names, task_names())
     unknown = [name for name in wanted if name not in known]
     if unknown:
         close = difflib.get_close_matches(unknown[0], known, n=3) or known[:5]
@@ -111,7 +111,7 @@ def painted_suite(
     from holotron.data.pages.make import Size
     from holotron.data.painted import NAMES, PaintedPool, check_name
 
-    wanted = list(NAMES) if names == "all" else names.split(",") if isinstance(names, str) else list(names)
+    wanted = _wanted(names, NAMES)
     for name in wanted:
         check_name(name)
     shape = Size.parse(size)
@@ -131,7 +131,7 @@ def asked_suite(folder: Path, names: str | Sequence[str] = "all", seeds: range =
     from holotron.data.asked import AskedPool, questions
 
     known = sorted(questions(folder))
-    wanted = known if names == "all" else names.split(",") if isinstance(names, str) else list(names)
+    wanted = _wanted(names, known)
     if unknown := [name for name in wanted if name not in known]:
         raise ConfigError(f"{folder} asks nothing by {unknown[0]!r}; there are: {', '.join(known)}")
     return Suite(
@@ -158,6 +158,13 @@ def web_suite(path: Path, *, limits: Limits = Limits(answer_when_over=True)) -> 
         limits=limits,
         describe={"suite": "web", "tasks": path.name, "browser": browser_version()},
     )
+
+
+def _wanted(names: str | Sequence[str], every: Sequence[str]) -> list[str]:
+    """Names as people write them: "all", or some with commas between them."""
+    if names == "all":
+        return list(every)
+    return names.split(",") if isinstance(names, str) else list(names)
 
 
 def _web_tasks(path: Path) -> list[Task]:

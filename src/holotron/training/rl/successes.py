@@ -3,8 +3,8 @@ resumed run still has them.
 
     successes/click-link/00000317-2.npz          group 317, member 2
 
-Each is given out once. A few old successes that stand in for every failed group of a hard task are soon all that is
-praised there, and a policy learns those few pages by heart.
+Each is given out once. A few old successes that stand in for every failed group of a hard task would be most of what is
+praised there.
 """
 
 from __future__ import annotations
