@@ -73,16 +73,3 @@ class AskedEnvironment:
 
     async def close(self) -> None:
         pass
-
-
-class AskedPool:
-    """As many as are asked for: pictures are shared."""
-
-    async def acquire(self) -> AskedEnvironment:
-        return AskedEnvironment()
-
-    async def release(self, environment: AskedEnvironment, *, broken: bool = False) -> None:
-        pass
-
-    async def close(self) -> None:
-        pass

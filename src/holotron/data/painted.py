@@ -1,7 +1,6 @@
 """A small real environment that needs no browser: painted screens, clicks, and an exact verdict.
 
-    pool = PaintedPool(size=Size.parse("160x160@2"))
-    environment = await pool.acquire()
+    environment = PaintedEnvironment(Size.parse("160x160@2"))
     observation = await environment.reset(Task("painted", "boxes-3", seed=7))     # "Click the red box."
 
 Tasks, by name (N from 1 to 8):
@@ -111,22 +110,6 @@ class PaintedEnvironment:
             if box not in gone:
                 canvas.rectangle(box, COLOURS[colour])
         return canvas.pixels
-
-
-class PaintedPool:
-    """As many as are asked for: an environment is a few numbers."""
-
-    def __init__(self, size: Size) -> None:
-        self._size = size
-
-    async def acquire(self) -> PaintedEnvironment:
-        return PaintedEnvironment(self._size)
-
-    async def release(self, environment: PaintedEnvironment, *, broken: bool = False) -> None:
-        pass
-
-    async def close(self) -> None:
-        pass
 
 
 def check_name(name: str) -> None:

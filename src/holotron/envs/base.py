@@ -17,7 +17,8 @@ process behind.
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar, runtime_checkable
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 from holotron.types import Action, Observation, StepResult, Task
 
@@ -49,3 +50,19 @@ class EnvironmentPool(Protocol[E]):
     async def release(self, environment: E, *, broken: bool = False) -> None: ...
 
     async def close(self) -> None: ...
+
+
+class FreshEnvironments(Generic[E]):
+    """A pool of environments that cost nothing to make: a new one for everybody who asks, and nothing to give back."""
+
+    def __init__(self, make: Callable[[], E]) -> None:
+        self._make = make
+
+    async def acquire(self) -> E:
+        return self._make()
+
+    async def release(self, environment: E, *, broken: bool = False) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass

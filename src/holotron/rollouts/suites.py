@@ -18,7 +18,7 @@ from typing import Any
 
 from holotron.agent.loop import Limits
 from holotron.agent.schema import ACTIONS
-from holotron.envs.base import EnvironmentPool
+from holotron.envs.base import EnvironmentPool, FreshEnvironments
 from holotron.errors import ConfigError
 from holotron.types import Task
 
@@ -109,7 +109,7 @@ def painted_suite(
 ) -> Suite:
     """Painted screens to click on, without a browser; see `holotron.data.painted`."""
     from holotron.data.pages.make import Size
-    from holotron.data.painted import NAMES, PaintedPool, check_name
+    from holotron.data.painted import NAMES, PaintedEnvironment, check_name
 
     wanted = _wanted(names, NAMES)
     for name in wanted:
@@ -118,7 +118,7 @@ def painted_suite(
     return Suite(
         name="painted",
         tasks=tuple(Task("painted", name, seed=seed) for name in wanted for seed in seeds),
-        open=lambda sessions: PaintedPool(shape),
+        open=lambda sessions: FreshEnvironments(lambda: PaintedEnvironment(shape)),
         actions=("click",),
         limits=limits,
         describe={"suite": "painted", "size": size},
@@ -128,7 +128,7 @@ def painted_suite(
 def asked_suite(folder: Path, names: str | Sequence[str] = "all", seeds: range = range(1)) -> Suite:
     """Questions about stored pages, without a browser; see `holotron.data.asked`."""
     from holotron.data.asked import ACTIONS as CLICKS
-    from holotron.data.asked import AskedPool, questions
+    from holotron.data.asked import AskedEnvironment, questions
 
     known = sorted(questions(folder))
     wanted = _wanted(names, known)
@@ -137,7 +137,7 @@ def asked_suite(folder: Path, names: str | Sequence[str] = "all", seeds: range =
     return Suite(
         name="asked",
         tasks=tuple(Task(str(folder), name, seed=seed) for name in wanted for seed in seeds),
-        open=lambda sessions: AskedPool(),
+        open=lambda sessions: FreshEnvironments(AskedEnvironment),
         actions=CLICKS,
         limits=Limits(steps=1, seconds=60.0),
         describe={"suite": "asked", "pages": folder.name},
