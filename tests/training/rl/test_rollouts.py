@@ -21,6 +21,7 @@ from holotron.data.painted import PaintedEnvironment
 from holotron.engine.api import EngineConfig
 from holotron.engine.engine import Engine
 from holotron.engine.sampler import never_sampled
+from holotron.envs.base import Environment, FreshEnvironments
 from holotron.errors import ConfigError, EnvironmentFault
 from holotron.model.loading import load_model
 from holotron.rollouts.suites import Suite, find_suite
@@ -141,12 +142,12 @@ def test_a_history_that_is_rewritten_makes_several_sequences(start: Path):
 class Setting:
     """Rollouts with everything around them, for as long as a test looks at them."""
 
-    def __init__(self, recipe: RlRecipe, folder: Path, pool: Callable[[], Any] | None = None) -> None:
+    def __init__(self, recipe: RlRecipe, folder: Path, make: Callable[[], Environment] | None = None) -> None:
         model, processor = load_model(recipe.model.source, device="cpu")
         self.engine = Engine(model, processor, EngineConfig(max_running=17))
         suite: Suite = open_suite(recipe.tasks)
-        if pool is not None:
-            suite = replace(suite, open=lambda sessions: pool())
+        if make is not None:
+            suite = replace(suite, open=lambda sessions: FreshEnvironments(make))
         self.counts = Counts()
         self.queue = GroupQueue(recipe.rollouts.queue, recipe.rollouts.staleness)
         self.player = Player(recipe, self.engine, suite)
@@ -244,20 +245,6 @@ class Trouble(PaintedEnvironment):
         return await super().step(action)
 
 
-class TroublePool:
-    def __init__(self, happens: Callable[[], Any]) -> None:
-        self._happens = happens
-
-    async def acquire(self) -> Trouble:
-        return Trouble(self._happens)
-
-    async def release(self, environment: Trouble, *, broken: bool = False) -> None:
-        pass
-
-    async def close(self) -> None:
-        pass
-
-
 def test_stragglers_are_cut_and_their_group_goes_on(start: Path, tmp_path: Path):
     calls = 0
 
@@ -268,7 +255,7 @@ def test_stragglers_are_cut_and_their_group_goes_on(start: Path, tmp_path: Path)
             await asyncio.sleep(10_000)
 
     recipe = rl_recipe(start, agent={"constrained": True}, rollouts={"sessions": 4, "group": 4, "straggler": 1.0})
-    with Setting(recipe, tmp_path, lambda: TroublePool(third_one_hangs)) as setting:
+    with Setting(recipe, tmp_path, lambda: Trouble(third_one_hangs)) as setting:
         until(lambda: setting.counts.cut == 1 and setting.counts.groups.total() >= 3)
         until(lambda: 0 not in setting.rollouts._open)  # the group it belonged to ends, a moment after the cut
 
@@ -293,17 +280,16 @@ class Diary(PaintedEnvironment):
 def test_one_session_can_play_a_whole_group_in_the_environment_it_has(start: Path, tmp_path: Path):
     diaries: list[Diary] = []
 
-    class Pool(TroublePool):
-        async def acquire(self) -> Diary:  # type: ignore[override]
-            diaries.append(Diary())
-            return diaries[-1]
+    def make() -> Diary:
+        diaries.append(Diary())
+        return diaries[-1]
 
     recipe = rl_recipe(
         start,
         agent={"constrained": True},
         rollouts={"sessions": 2, "group": 4, "side_by_side": 1, "straggler": 1.0},
     )
-    with Setting(recipe, tmp_path, lambda: Pool(asyncio.Event)) as setting:
+    with Setting(recipe, tmp_path, make) as setting:
         until(lambda: setting.counts.cut >= 3)
     # The last of four is cut as a straggler, though it began when the others were done; what broke off is replaced.
     assert len(diaries) >= 4
@@ -321,7 +307,7 @@ def test_what_the_environment_spoils_is_played_again(start: Path, tmp_path: Path
             raise EnvironmentFault("the page crashed")
 
     recipe = rl_recipe(start, agent={"constrained": True}, rollouts={"sessions": 4, "group": 4})
-    with Setting(recipe, tmp_path, lambda: TroublePool(every_fifth_breaks)) as setting:
+    with Setting(recipe, tmp_path, lambda: Trouble(every_fifth_breaks)) as setting:
         until(lambda: setting.counts.groups.total() >= 4)
         assert setting.counts.retries >= 2
         assert setting.counts.episodes >= 12
@@ -333,7 +319,7 @@ def test_when_everything_breaks_the_run_stops_and_says_why(start: Path, tmp_path
 
     recipe = rl_recipe(start, agent={"constrained": True}, rollouts={"sessions": 2, "group": 2})
     with (
-        Setting(recipe, tmp_path, lambda: TroublePool(always_breaks)) as setting,
+        Setting(recipe, tmp_path, lambda: Trouble(always_breaks)) as setting,
         pytest.raises(EnvironmentFault, match="there is no display"),
     ):
         setting.rollouts.evaluate([setting.player.task("boxes-1", seed) for seed in range(40)])
@@ -352,13 +338,9 @@ def test_a_suite_that_cannot_judge_is_refused(start: Path, tmp_path: Path):
         async def step(self, action: Action) -> StepResult:
             return replace(await super().step(action), done=True, info={"success": None})
 
-    class MutePool(TroublePool):
-        async def acquire(self) -> Any:
-            return Mute(Size.parse(SIZE))
-
     recipe = rl_recipe(start, agent={"constrained": True}, rollouts={"sessions": 2, "group": 2})
     with (
-        Setting(recipe, tmp_path, lambda: MutePool(lambda: None)) as setting,
+        Setting(recipe, tmp_path, lambda: Mute(Size.parse(SIZE))) as setting,
         pytest.raises(ConfigError, match="cannot say whether"),
     ):
         setting.queue.take(1, 0, timeout=240)
