@@ -219,6 +219,7 @@ def test_a_card_carries_the_licence_of_its_base(tmp_path: Path) -> None:
     assert "Licensed by NVIDIA Corporation under the NVIDIA Open Model License" in derived
     assert "base_model: Hcompany/Holotron-12B" in derived
     assert "license: apache-2.0" in ModelCard("own", recipe="from nothing").render()
+    assert "license: apache-2.0" in ModelCard("more", base_model="holotron-mini").render()  # what ships is our own
     model = random_model(preset("tiny"))
     save_checkpoint(model, tmp_path, card=ModelCard("own", figures={"size": "small"}))
     assert "| size | small |" in (tmp_path / "README.md").read_text()

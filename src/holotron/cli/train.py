@@ -92,3 +92,19 @@ def rl(
     from holotron.training.rl.trainer import RlTrainer
 
     RlTrainer(wanted, out or Path("runs") / wanted.name, device).run()
+
+
+@app.command()
+def average(
+    policies: Annotated[list[Path], typer.Argument(help="Checkpoints, or folders of runs, that began as one policy.")],
+    out: Annotated[Path, typer.Option(help="Folder of the new checkpoint.")],
+) -> None:
+    """The mean of several policies: what their runs learnt in common, with less of the noise of each.
+
+    For runs of `holotron train rl` from the same checkpoint with different seeds, on as many machines as there are:
+    they need not know of each other. Judge the result like any other: `holotron eval compare`.
+    """
+    from holotron.training.average import average as make
+
+    make(policies, out)
+    print(f"the mean of {len(policies)} policies: {out}")

@@ -23,6 +23,8 @@ class ModelCard:
     @property
     def derived_from_nemotron(self) -> bool:
         base = self.base_model or ""
+        if base == "holotron-mini":  # what ships with the package has the family's name and nobody else's weights
+            return False
         if base and (card := Path(base) / "README.md").is_file():
             return "nvidia-open-model-license" in card.read_text(encoding="utf-8")
         return any(word in base.lower() for word in ("nemotron", "holotron"))

@@ -1,0 +1,48 @@
+"""The mean of several policies that began as one.
+
+    average([Path("runs/rl-1"), Path("runs/rl-2"), Path("runs/rl-3")], Path("runs/rl-mean"))
+
+What runs of reinforcement learning change has a part that all of them share, because rewards ask for it, and a part of
+each one's own, the random walk of noisy steps. The mean keeps the first and shrinks the second by the root of their
+number. That holds for runs that began with the same weights and have not gone far; policies trained apart from the
+start have nothing in common to keep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from holotron.agent.profiles import profile_for, write_profile
+from holotron.errors import InputError
+from holotron.model.loading import load_model
+from holotron.model.weights import save_checkpoint
+from holotron.model.weights.card import ModelCard
+
+FOLDER = "model"  # of a run, where its policy is
+
+
+def average(sources: Sequence[Path], out: Path) -> None:
+    """Write the mean of these checkpoints (or of the runs that hold them) as a checkpoint into `out`."""
+    folders = [source / FOLDER if (source / FOLDER).is_dir() else source for source in sources]
+    if len(folders) < 2:
+        raise InputError("a mean is of two policies or more")
+    model, processor = load_model(folders[0], device="cpu")
+    sums: dict[str, Tensor] = {name: tensor.double() for name, tensor in model.state_dict().items()}
+    for folder in folders[1:]:
+        other = load_model(folder, device="cpu").model
+        if replace(other.config, name=model.config.name) != model.config:
+            raise InputError(f"{folder} is of another shape than {folders[0]}; a mean is of policies that began as one")
+        for name, tensor in other.state_dict().items():
+            sums[name] += tensor
+    model.load_state_dict({name: (total / len(folders)).to(torch.float32) for name, total in sums.items()})
+    made = f"The mean of the weights of {len(folders)} policies: {', '.join(map(str, sources))}."
+    # Matrices as in the files: the mean of 16-bit numbers would need more.
+    dtype = min(model.file_dtypes.values(), key=lambda dtype: dtype.itemsize)
+    save_checkpoint(model, out, dtype=dtype, card=ModelCard(out.name, str(folders[0]), made))
+    processor.save(out)
+    write_profile(out, profile_for(str(folders[0]), folders[0]))
