@@ -32,8 +32,9 @@ ANSWER_TIMEOUT = 15.0  # seconds for the browser to answer one call
 INPUT_TIMEOUT = 20.0  # seconds for a page to take a drag or typing
 TYPED = 400  # characters typed key by key; longer texts are inserted at once
 SCROLL_POLL, SCROLL_POLLS = 0.015, 16  # seconds, times
-# For a moment a tab that goes to another site has neither the old page nor the new one to show.
-_BETWEEN_PAGES, BETWEEN_PAGES_POLL = "Not attached to an active page", 0.02  # the browser's words, seconds
+# For a moment a tab that goes to another site has neither the old page nor the new one to show; the words for it.
+_BETWEEN_PAGES = ("Not attached to an active page", "Unable to capture screenshot")
+BETWEEN_PAGES_POLL = 0.02  # seconds
 
 
 class PageCrash(EnvironmentFault):
@@ -178,7 +179,7 @@ class Tab:
                 try:
                     reply = await self._cdp.send("Page.captureScreenshot", parameters)
                 except PlaywrightError as error:
-                    if _BETWEEN_PAGES not in str(error):
+                    if not any(words in str(error) for words in _BETWEEN_PAGES):
                         raise
                     await asyncio.sleep(BETWEEN_PAGES_POLL)
                 else:
