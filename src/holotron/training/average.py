@@ -14,16 +14,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import torch
-from torch import Tensor
-
 from holotron.agent.profiles import profile_for, write_profile
 from holotron.errors import InputError
 from holotron.model.loading import load_model
 from holotron.model.weights import save_checkpoint
 from holotron.model.weights.card import ModelCard
-
-FOLDER = "model"  # of a run, where its policy is
+from holotron.training.export import FOLDER
 
 
 def average(sources: Sequence[Path], out: Path) -> None:
@@ -32,14 +28,15 @@ def average(sources: Sequence[Path], out: Path) -> None:
     if len(folders) < 2:
         raise InputError("a mean is of two policies or more")
     model, processor = load_model(folders[0], device="cpu")
-    sums: dict[str, Tensor] = {name: tensor.double() for name, tensor in model.state_dict().items()}
+    weights = model.state_dict()  # the model's own tensors: no second copy of a large one
     for folder in folders[1:]:
         other = load_model(folder, device="cpu").model
         if replace(other.config, name=model.config.name) != model.config:
             raise InputError(f"{folder} is of another shape than {folders[0]}; a mean is of policies that began as one")
         for name, tensor in other.state_dict().items():
-            sums[name] += tensor
-    model.load_state_dict({name: (total / len(folders)).to(torch.float32) for name, total in sums.items()})
+            weights[name] += tensor
+    for tensor in weights.values():
+        tensor /= len(folders)
     made = f"The mean of the weights of {len(folders)} policies: {', '.join(map(str, sources))}."
     # Matrices as in the files: the mean of 16-bit numbers would need more.
     dtype = min(model.file_dtypes.values(), key=lambda dtype: dtype.itemsize)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.resources import files
 from pathlib import Path
 
 NVIDIA_LICENSE = "https://www.nvidia.com/en-us/agreements/enterprise-software/nvidia-open-model-license/"
@@ -12,7 +13,7 @@ NVIDIA_LICENSE = "https://www.nvidia.com/en-us/agreements/enterprise-software/nv
 @dataclass(frozen=True)
 class ModelCard:
     """`base_model` decides the licence: whatever is derived from Nemotron or Holotron keeps NVIDIA's. A folder says
-    so in its own card."""
+    so in its own card, and so does what ships with the package."""
 
     name: str
     base_model: str | None = None
@@ -23,10 +24,10 @@ class ModelCard:
     @property
     def derived_from_nemotron(self) -> bool:
         base = self.base_model or ""
-        if base == "holotron-mini":  # what ships with the package has the family's name and nobody else's weights
-            return False
-        if base and (card := Path(base) / "README.md").is_file():
-            return "nvidia-open-model-license" in card.read_text(encoding="utf-8")
+        shipped = Path(str(files("holotron"))) / "assets" / base  # has the family's name, and nobody else's weights
+        for folder in (Path(base), shipped) if base else ():
+            if (card := folder / "README.md").is_file():
+                return "nvidia-open-model-license" in card.read_text(encoding="utf-8")
         return any(word in base.lower() for word in ("nemotron", "holotron"))
 
     def render(self) -> str:

@@ -15,14 +15,13 @@ from holotron.model.model import Holotron
 from holotron.model.weights import save_checkpoint
 from holotron.model.weights.card import ModelCard
 from holotron.training import lora
-from holotron.training.export import derived_card
+from holotron.training.export import FOLDER, derived_card
 from holotron.training.rl.player import profile_of
 from holotron.training.rl.recipe import RlRecipe
 
 if TYPE_CHECKING:
     from holotron.training.rl.trainer import RlTrainer
 
-FOLDER = "model"
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
