@@ -18,7 +18,7 @@ from holotron.model.weights import save_checkpoint
 from holotron.model.weights.card import ModelCard
 from holotron.training import lora
 from holotron.training.checkpoint import Progress
-from holotron.training.loading import HEADS
+from holotron.training.loading import DTYPES, HEADS
 from holotron.training.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from holotron.training.trainer import Trainer
 
 FOLDER = "model"
-_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def export(trainer: Trainer, figures: dict[str, float]) -> Path:
@@ -37,7 +36,7 @@ def export(trainer: Trainer, figures: dict[str, float]) -> Path:
     if not trainer.where.first:
         return folder
     config = learner.model.config
-    dtype = _DTYPES.get(recipe.save.dtype, learner.model.dtype)
+    dtype = DTYPES.get(recipe.save.dtype, learner.model.dtype)
     weights = {name.removeprefix("model."): t for name, t in state.items() if name.startswith("model.")}
     heads = {name.removeprefix("heads."): t for name, t in state.items() if name.startswith("heads.")}
     if recipe.lora is not None:

@@ -11,9 +11,15 @@ from holotron.errors import ConfigError
 from holotron.model.loading import load_model, resolve
 from holotron.model.processor import ChatTemplate, Processor
 from holotron.training.learner import LOSSES, Learner
-from holotron.training.recipe import Recipe
+from holotron.training.recipe import ModelPart, Recipe
 
 HEADS = "training/heads.safetensors"  # beside an exported checkpoint: for the next stage, not for serving
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}  # by the names that recipes use
+
+
+def working_dtype(wanted: ModelPart, device: torch.device) -> torch.dtype:
+    """What the forward pass runs in."""
+    return DTYPES.get(wanted.dtype, torch.bfloat16 if device.type == "cuda" else torch.float32)
 
 
 def load_learner(recipe: Recipe, device: torch.device) -> tuple[Learner, Processor]:
@@ -22,9 +28,7 @@ def load_learner(recipe: Recipe, device: torch.device) -> tuple[Learner, Process
         # shapes at every step.
         torch.backends.cuda.enable_cudnn_sdp(False)
     wanted = recipe.model
-    dtype = {"float32": torch.float32, "bfloat16": torch.bfloat16}.get(
-        wanted.dtype, torch.bfloat16 if device.type == "cuda" else torch.float32
-    )
+    dtype = working_dtype(wanted, device)
     model, processor = load_model(wanted.source, device=device, dtype=dtype, seed=recipe.seed)
     found = resolve(wanted.source)
     if wanted.template:

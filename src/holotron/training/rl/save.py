@@ -16,13 +16,12 @@ from holotron.model.weights import save_checkpoint
 from holotron.model.weights.card import ModelCard
 from holotron.training import lora
 from holotron.training.export import FOLDER, derived_card
+from holotron.training.loading import DTYPES
 from holotron.training.rl.player import profile_of
 from holotron.training.rl.recipe import RlRecipe
 
 if TYPE_CHECKING:
     from holotron.training.rl.trainer import RlTrainer
-
-_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def same_recipe(recipe: RlRecipe, out: Path) -> None:
@@ -54,7 +53,7 @@ def export_policy(trainer: RlTrainer, figures: dict[str, float]) -> Path:
         whole = Holotron(replace(model.config, name=recipe.name))
     whole.load_state_dict(weights, assign=True)
     whole.file_dtypes = model.file_dtypes
-    dtype = _DTYPES.get(recipe.save.dtype, model.dtype)
+    dtype = DTYPES.get(recipe.save.dtype, model.dtype)
     save_checkpoint(whole, folder, card=_card(trainer, figures), dtype=dtype)
     trainer.processor.save(folder)
     write_profile(folder, profile_of(recipe.model.source, recipe.agent))

@@ -32,6 +32,7 @@ from holotron.training.checkpoint import Checkpoints, Progress
 from holotron.training.curves import Curves
 from holotron.training.distributed import Ranks
 from holotron.training.learner import Learner
+from holotron.training.loading import working_dtype
 from holotron.training.optimiser import Optimiser, learning_rate
 from holotron.training.rl.counts import Counts
 from holotron.training.rl.groups import Group, Verdict
@@ -49,8 +50,6 @@ from holotron.training.rl.successes import Successes
 from holotron.training.rl.tasks import TaskSampler
 from holotron.training.rl.weights import Probe, disagreement, publish, see
 from holotron.types import Task
-
-_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 class RlTrainer:
@@ -315,8 +314,7 @@ class RlTrainer:
 
 def _load(recipe: RlRecipe, device: torch.device) -> tuple[Learner, Processor]:
     wanted = recipe.model
-    default = torch.bfloat16 if device.type == "cuda" else torch.float32
-    dtype = _DTYPES.get(wanted.dtype, default)
+    dtype = working_dtype(wanted, device)
     model, processor = load_model(wanted.source, device=device, dtype=dtype, seed=recipe.seed)
     if model.vision_model is None:
         raise ConfigError(f"{wanted.source} has no vision tower; a computer-use policy sees screens")
