@@ -12,6 +12,7 @@ import argparse
 import json
 from collections import defaultdict
 from pathlib import Path
+from statistics import mean
 
 from holotron.evals.miniwob_solver import SOLVERS
 
@@ -31,8 +32,8 @@ def main() -> None:
     for task in tasks:
         families[family(task["task"])].append(task["success"])
     print("| family | tasks | success | above 90 % |\n|---|---|---|---|")
-    for name, shares in sorted(families.items(), key=lambda item: -sum(item[1]) / len(item[1])):
-        print(f"| {name} | {len(shares)} | {sum(shares) / len(shares):.0%} | {sum(share > 0.9 for share in shares)} |")
+    for name, shares in sorted(families.items(), key=lambda item: -mean(item[1])):
+        print(f"| {name} | {len(shares)} | {100 * mean(shares):.0f} % | {sum(share > 0.9 for share in shares)} |")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from holotron.errors import InputError
+from holotron.model.bundled import BUNDLED, bundled_folder
 from holotron.model.loading import byte_processor, load_model
 from holotron.model.weights import random_model
 from holotron.training.average import average
@@ -38,11 +39,19 @@ def test_the_mean_of_a_checkpoint_and_two_runs(tmp_path: Path):
     assert (tmp_path / "mean" / "agent.json").read_text() == (plain / "agent.json").read_text()
 
 
+def test_the_policy_that_ships_is_one_like_any_other(tmp_path: Path):
+    average([Path(BUNDLED), bundled_folder()], tmp_path / "mean")
+    assert (tmp_path / "mean" / "agent.json").read_text() == (bundled_folder() / "agent.json").read_text()
+    assert "license: apache-2.0" in (tmp_path / "mean" / "README.md").read_text()
+
+
 def test_other_shapes_and_a_single_one_are_refused(tmp_path: Path):
     one = checkpoint(tmp_path / "one", 0)
     other = checkpoint(tmp_path / "other", 0, decoder=replace(small_config().decoder, pattern="M-*-M-"))
     with pytest.raises(InputError, match="another shape"):
         average([one, other], tmp_path / "mean")
+    with pytest.raises(InputError, match="without weights"):
+        average([one, Path("tiny")], tmp_path / "mean")
     with pytest.raises(InputError, match="two policies or more"):
         average([one], tmp_path / "mean")
     assert not (tmp_path / "mean").exists()

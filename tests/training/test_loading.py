@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from holotron.errors import ConfigError
-from holotron.model.loading import bundled_folder, load_model, model_config, resolve
+from holotron.model.bundled import bundled_folder
+from holotron.model.loading import load_model, model_config, resolve
 from holotron.model.presets import preset
 
 

@@ -61,7 +61,7 @@ def demo(
 async def _play(out: Path, seeds: int, sessions: int, console: Console) -> Evaluation:
     from holotron.evals.miniwob import evaluate
     from holotron.evals.policies import PolicyChoice, make_policy, miniwob_view
-    from holotron.model.loading import BUNDLED
+    from holotron.model.bundled import BUNDLED
     from holotron.rollouts.runner import Settings
     from holotron.rollouts.suites import miniwob_suite
 

@@ -123,7 +123,8 @@ def _model(source: str | None) -> list[Finding]:
 
     import torch
 
-    from holotron.model.loading import BUNDLED, load_model
+    from holotron.model.bundled import BUNDLED
+    from holotron.model.loading import load_model
 
     source = source or BUNDLED
     began = time.monotonic()

@@ -69,7 +69,7 @@ def web_screen(
 
 def _declared(choice: PolicyChoice) -> Profile:
     """What a model on this machine says of itself."""
-    from holotron.model.loading import BUNDLED, bundled_folder
+    from holotron.model.bundled import BUNDLED, bundled_folder
 
     folder = bundled_folder() if choice.spec == BUNDLED else Path(choice.spec)
     return read_profile(folder / AGENT_FILE) if (folder / AGENT_FILE).is_file() else Profile()

@@ -8,13 +8,13 @@ model, processor = load_model("tiny")                       # random weights, fo
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
 from holotron.errors import ConfigError
+from holotron.model.bundled import BUNDLED, bundled_folder
 from holotron.model.config import ModelConfig
 from holotron.model.model import Holotron
 from holotron.model.presets import PRESETS, preset
@@ -23,7 +23,6 @@ from holotron.model.weights.hub import looks_like_hub_id, snapshot
 from holotron.model.weights.initialise import random_model
 from holotron.model.weights.load import Progress, load_checkpoint, read_config
 
-BUNDLED = "holotron-mini"
 UNTRAINED = "preset:"  # asks for random weights also where a trained model of that name is bundled
 
 Say = Callable[[str], None]
@@ -32,11 +31,6 @@ Say = Callable[[str], None]
 class Loaded(NamedTuple):
     model: Holotron
     processor: Processor
-
-
-def bundled_folder() -> Path:
-    """The small policy that ships inside the package."""
-    return Path(str(files("holotron"))) / "assets" / BUNDLED
 
 
 def resolve(source: str | Path) -> Path | ModelConfig:

@@ -21,8 +21,9 @@ from holotron.engine.api import EngineConfig
 from holotron.engine.engine import Engine
 from holotron.engine.plan import Planner
 from holotron.errors import ConfigError, HolotronError
+from holotron.model.bundled import bundled_folder
 from holotron.model.config import ModelConfig
-from holotron.model.loading import bundled_folder, load_model, model_config
+from holotron.model.loading import load_model, model_config
 from holotron.model.processor import ImageLimits, Processor, PromptLimits
 from holotron.server import logs
 from holotron.server.app import create_app

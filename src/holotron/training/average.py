@@ -16,7 +16,7 @@ from pathlib import Path
 
 from holotron.agent.profiles import profile_for, write_profile
 from holotron.errors import InputError
-from holotron.model.loading import load_model
+from holotron.model.loading import load_model, resolve
 from holotron.model.weights import save_checkpoint
 from holotron.model.weights.card import ModelCard
 from holotron.training.export import FOLDER
@@ -24,9 +24,10 @@ from holotron.training.export import FOLDER
 
 def average(sources: Sequence[Path], out: Path) -> None:
     """Write the mean of these checkpoints (or of the runs that hold them) as a checkpoint into `out`."""
-    folders = [source / FOLDER if (source / FOLDER).is_dir() else source for source in sources]
-    if len(folders) < 2:
+    names = [source / FOLDER if (source / FOLDER).is_dir() else source for source in sources]
+    if len(names) < 2:
         raise InputError("a mean is of two policies or more")
+    folders = [_weights(name) for name in names]
     model, processor = load_model(folders[0], device="cpu")
     weights = model.state_dict()  # the model's own tensors: no second copy of a large one
     for folder in folders[1:]:
@@ -40,6 +41,13 @@ def average(sources: Sequence[Path], out: Path) -> None:
     made = f"The mean of the weights of {len(folders)} policies: {', '.join(map(str, sources))}."
     # Matrices as in the files: the mean of 16-bit numbers would need more.
     dtype = min(model.file_dtypes.values(), key=lambda dtype: dtype.itemsize)
-    save_checkpoint(model, out, dtype=dtype, card=ModelCard(out.name, str(folders[0]), made))
+    save_checkpoint(model, out, dtype=dtype, card=ModelCard(out.name, str(names[0]), made))
     processor.save(out)
-    write_profile(out, profile_for(str(folders[0]), folders[0]))
+    write_profile(out, profile_for(str(names[0]), folders[0]))
+
+
+def _weights(name: Path) -> Path:
+    found = resolve(name)
+    if not isinstance(found, Path):
+        raise InputError(f"{name} is a preset without weights; a mean is of policies that have learnt")
+    return found

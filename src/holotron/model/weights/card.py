@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.resources import files
 from pathlib import Path
+
+from holotron.model.bundled import BUNDLED, bundled_folder
 
 NVIDIA_LICENSE = "https://www.nvidia.com/en-us/agreements/enterprise-software/nvidia-open-model-license/"
 
@@ -24,10 +25,9 @@ class ModelCard:
     @property
     def derived_from_nemotron(self) -> bool:
         base = self.base_model or ""
-        shipped = Path(str(files("holotron"))) / "assets" / base  # has the family's name, and nobody else's weights
-        for folder in (Path(base), shipped) if base else ():
-            if (card := folder / "README.md").is_file():
-                return "nvidia-open-model-license" in card.read_text(encoding="utf-8")
+        folder = bundled_folder() if base == BUNDLED else Path(base)
+        if base and (card := folder / "README.md").is_file():
+            return "nvidia-open-model-license" in card.read_text(encoding="utf-8")
         return any(word in base.lower() for word in ("nemotron", "holotron"))
 
     def render(self) -> str:
