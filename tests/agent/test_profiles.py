@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from holotron.agent.policies.choice import PolicyChoice, make_policy
 from holotron.agent.policies.random import RandomPolicy
+from holotron.agent.policies.registry import PolicyRequest, make_policy
 from holotron.agent.profiles import Profile, profile_for, read_profile, write_profile
 from holotron.errors import ConfigError
 from holotron.suites.miniwob_solver import SolverPolicy
@@ -54,13 +54,15 @@ def test_the_user_has_the_last_word():
 def test_policies_from_words():
     def make(spec, **wishes):
         async def main():
-            policy = await make_policy(PolicyChoice(spec, **wishes), ("click", "wait"))
+            policy = await make_policy(PolicyRequest(spec, **wishes, actions=("click", "wait")))
             await policy.close()
             return policy
 
         return asyncio.run(main())
 
-    assert isinstance(make("scripted"), SolverPolicy)
+    assert isinstance(make("scripted", solver=SolverPolicy), SolverPolicy)
+    with pytest.raises(ConfigError, match="no scripted solver"):
+        make("scripted")
     random = make("random:9")
     assert isinstance(random, RandomPolicy)
     assert random.describe() == {"policy": "random", "seed": 9, "actions": ["click", "wait"]}

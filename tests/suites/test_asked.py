@@ -31,7 +31,7 @@ def play(task: Task, action: Click | Answer) -> tuple[bool, str]:
         assert observation.viewport == (160, 160) and observation.image_size == (320, 320)
         result = await environment.step(action)
         assert result.done
-        return result.info["success"], environment.task.goal
+        return result.success, environment.task.goal
 
     return asyncio.run(main())
 

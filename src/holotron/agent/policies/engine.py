@@ -18,6 +18,7 @@ from holotron.agent.history import History
 from holotron.agent.images import Image
 from holotron.agent.messages import Message, count_images, to_openai
 from holotron.agent.policies.conversation import Conversation, new_messages
+from holotron.agent.policies.registry import PolicyRequest, local_profile, policies
 from holotron.engine.api import EngineStopped, Grammar, Overloaded, Result, SamplingParams
 from holotron.envs.base import Environment
 from holotron.errors import ConfigError, InputError, PolicyError
@@ -97,7 +98,7 @@ class EnginePolicy:
         images = count_images(messages)
         return [_completion(result, prompt.opens_reasoning, output, images) for result in results]
 
-    async def start(self, task: Task, environment: Environment) -> Conversation:
+    async def start(self, task: Task, environment: Environment | None = None) -> Conversation:
         return Conversation(task, self._dialect, self._history, self.chat())
 
     def chat(self) -> EngineChat:
@@ -109,6 +110,38 @@ class EnginePolicy:
     async def close(self) -> None:
         if self._owns_engine:
             await asyncio.to_thread(self.engine.close)
+
+
+MOST_IMAGES = 64  # in one request of ours; the history policy is what keeps them few
+
+
+@policies.register("engine")
+async def make_engine_policy(request: PolicyRequest) -> EnginePolicy:
+    """A model in an engine of this process."""
+    return await asyncio.to_thread(_load, request)
+
+
+def _load(request: PolicyRequest) -> EnginePolicy:
+    from holotron.engine.engine import Engine
+    from holotron.model.loading import load_model
+    from holotron.model.processor import Deltas
+
+    model, processor = load_model(request.argument, device=request.device)
+    profile = request.wishes(local_profile(request.argument))
+    processor.limits = replace(processor.limits, max_images=MOST_IMAGES, max_tiles=MOST_IMAGES * 13)
+    return EnginePolicy(
+        Engine(model, processor),
+        profile.make_dialect(request.actions),
+        profile.make_history(),
+        name=request.argument,
+        sampling=SamplingParams(
+            temperature=profile.temperature, top_p=profile.top_p, max_tokens=request.max_tokens, seed=request.seed
+        ),
+        constrained=request.constrained,
+        thinking=profile.thinking,
+        deltas=None if profile.deltas is None else Deltas(profile.deltas),
+        owns_engine=True,
+    )
 
 
 class EngineChat:
