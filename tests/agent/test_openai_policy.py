@@ -104,7 +104,7 @@ def test_unknown_model_and_unreachable_server(server):
     trajectory, _ = episode(server, model="oracle")
     assert trajectory.outcome is Outcome.POLICY_ERROR
     assert "'oracle'" in trajectory.error
-    assert asyncio.run(served_models(server.url)) == ["seer"]
+    assert asyncio.run(served_models(server.url)) == {"seer": None}
     server.url = "http://127.0.0.1:9/v1"
     trajectory, _ = episode(server, retries=0)
     assert trajectory.outcome is Outcome.POLICY_ERROR

@@ -12,7 +12,7 @@ from holotron.types import Action, Observation, Task
 
 
 async def first_action(policy: Policy, task: Task, observation: Observation) -> Action | None:
-    session = await policy.start(task)
+    session = await policy.start(task, None)
     try:
         return (await session.act(observation)).action
     finally:
