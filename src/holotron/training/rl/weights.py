@@ -18,10 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from holotron.engine.api import Result, SamplingParams
-from holotron.engine.engine import Engine
-from holotron.engine.generation import Generation
-from holotron.engine.session import Session
+from holotron.engine import Engine, Generation, Result, SamplingParams, Session
 from holotron.model.processor import Prompt, PromptImage, Run
 from holotron.training import lora
 from holotron.training.learner import Learner
@@ -80,7 +77,7 @@ class Probe:
         sampling = SamplingParams(
             max_tokens=PROBE_TOKENS, temperature=temperature, seed=len(prompt.ids), policy_logprobs=True
         )
-        return Probe(session, prompt, engine.core.version, session.generate(sampling))
+        return Probe(session, prompt, engine.version, session.generate(sampling))
 
     def finish(self) -> Result | None:
         """What came of it; None if other weights had a part in it."""
