@@ -1,8 +1,8 @@
 """The engine without threads: requests, and `step()` that advances all of them.
 
 Everything here runs on one thread (that of `engine.Engine`, or a test's own) and never waits. Requests come and go
-here; what an iteration is, is in `pipeline`. `sessions` keeps the books, `scheduler` decides, `runner` computes,
-`sampler` chooses, `replies` takes what was chosen.
+here; what an iteration is, is in `pipeline`. `sessions` holds the sequences and what they remember, `scheduler` decides,
+`runner` computes, `sampler` chooses, `replies` takes what was chosen.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Core:
         pipeline = self.pipeline
         started, waited, finished = time.perf_counter(), pipeline.waited, self._finished
         self._expire()
-        plan = pipeline.turn()
+        plan = pipeline.step()
         if plan is None:
             return False
         seconds, waited = time.perf_counter() - started, pipeline.waited - waited
@@ -222,7 +222,7 @@ class Core:
         """End everything that runs or waits."""
         for request in self.scheduler.active():
             self.finish(request, "error", error=error)
-        self.pipeline.forget()
+        self.pipeline.discard()
 
     # ------------------------------------------------------------------------------------------------- the whole
 
@@ -230,7 +230,7 @@ class Core:
         """Between two iterations. `keep`: open sessions go on with what they remember, each token saying by which
         version it was computed. `refresh`: everything remembered is void and computed again when needed. What is
         cached for nobody in particular is dropped either way."""
-        self.pipeline.land()
+        self.pipeline.drain()
         self.scheduler.disturb()
         if load_weights(self.model, tensors):
             self.vision.clear()
@@ -282,6 +282,6 @@ class Core:
             log.exception("the accounting of the engine's memory is wrong")
 
     def check_integrity(self) -> None:
-        """Count every reference to every block and compare with the books."""
+        """Count every reference to every block and compare with the pools' own counts."""
         running = {request.sequence.memory for request in self.scheduler.running}
         check_integrity(self.pools, self.sessions, self._alive(), running)

@@ -1,4 +1,4 @@
-"""The books: which sequences exist, what they remember, and everything that happens to them at rest.
+"""All sequences, open sessions and the prefix cache of finished requests, and what happens to them at rest.
 
 Nothing here computes. Forking, marking, rewinding and compacting only move references between memories; what is then
 missing from a memory is computed when somebody generates.

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from holotron.engine import Engine, Generation, Result, SamplingParams, Session
+from holotron.engine import Engine, Generation, OnUpdate, Result, SamplingParams, Session
 from holotron.model.processor import Prompt, PromptImage, Run
 from holotron.training import lora
 from holotron.training.learner import Learner
@@ -42,11 +42,11 @@ def learnt_tensors(learner: Learner, adapters: LoraPart | None) -> dict[str, Ten
     return lora.merged(adapted, adapters)
 
 
-def publish(learner: Learner, adapters: LoraPart | None, engine: Engine, policy: str) -> int:
+def publish(learner: Learner, adapters: LoraPart | None, engine: Engine, on_update: OnUpdate) -> int:
     """Give the engine the trainer's weights; its new version."""
     tensors = learnt_tensors(learner, adapters)
     _wait(learner)  # the engine may copy on another stream
-    version = engine.update_weights(tensors, "refresh" if policy == "refresh" else "keep")
+    version = engine.update_weights(tensors, on_update)
     _wait(learner)  # and must have read them before the next step writes
     return version
 
