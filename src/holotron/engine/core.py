@@ -1,7 +1,7 @@
 """The engine without threads: requests, and `step()` that advances all of them.
 
 Everything here runs on one thread (that of `engine.Engine`, or a test's own) and never waits. Requests come and go
-here; what an iteration is, is in `pipeline`. `sessions` holds the sequences and what they remember, `scheduler` decides,
+here; what an iteration is, is in `pipeline`. `sessions` holds all sequences and their memories, `scheduler` decides,
 `runner` computes, `sampler` chooses, `replies` takes what was chosen.
 """
 
