@@ -122,7 +122,7 @@ class GenerationJob(ABC, Generic[Body]):
             if one.prompt is not None:
                 await turn.add_prompt(one.prompt, self.kind, thinking=one.thinking, mark=self.request.mark)
                 session.tools = one.tools
-            generation = await session.session.generate(self.sampling, grammar=matcher, timeout=self._timeout)
+            generation = await session.engine_session.generate(self.sampling, grammar=matcher, timeout=self._timeout)
         except BaseException:
             await turn.undo()
             raise

@@ -38,7 +38,7 @@ class ServedSession:
     """Whoever changes it holds it: see `hold`."""
 
     id: str
-    session: AsyncSession
+    engine_session: AsyncSession
     kind: Kind | None = None  # decided by the first turn
     tools: list[dict[str, Any]] | None = None  # likewise: they stand at the beginning of the log
     turns: list[Turn] = field(default_factory=list)
@@ -87,14 +87,14 @@ class ServedSession:
     ) -> None:
         """Begin a turn. If the engine refuses the prompt, nothing has changed."""
         start, said = self.length, self.said
-        added = await self.session.append(prompt, confirm=True)
+        added = await self.engine_session.append(prompt, confirm=True)
         turn = Turn(start, start + added)
         if isinstance(prompt, Prompt):
             turn = replace(turn, said=said.asked(prompt), opens_reasoning=prompt.opens_reasoning, thinking=thinking)
         self.kind = kind
         self.turns.append(turn)
         if mark and max_marks:
-            self.turns[-1] = replace(turn, mark=await self.session.mark())
+            self.turns[-1] = replace(turn, mark=await self.engine_session.mark())
             await self._limit_marks(max_marks)
 
     def replied(self, result: Result) -> None:
@@ -108,12 +108,12 @@ class ServedSession:
                 raise _no_such_turn(f"session {self.id!r} has no turns: there is no reply to drop")
             turn = self.turns[-1]
             if turn.end is not None:
-                await self.session.rewind(turn.mark or turn.prompt)
+                await self.engine_session.rewind(turn.mark or turn.prompt)
                 self.turns[-1] = replace(turn, end=None)
         elif to > len(self.turns):
             raise _no_such_turn(f"session {self.id!r} has {len(self.turns)} turns; it cannot keep {to}")
         elif to < len(self.turns):
-            await self.session.rewind(self.turns[to].start)
+            await self.engine_session.rewind(self.turns[to].start)
             self._truncate(to)
 
     def _truncate(self, turns: int) -> None:
@@ -122,12 +122,12 @@ class ServedSession:
             self.kind = self.tools = None
 
     async def take_back_prompt(self) -> None:
-        await self.session.rewind(self.turns[-1].start)
+        await self.engine_session.rewind(self.turns[-1].start)
         self._truncate(len(self.turns) - 1)
 
     async def take_back_reply(self) -> None:
         turn = self.turns[-1]
-        await self.session.rewind(turn.mark or turn.prompt)
+        await self.engine_session.rewind(turn.mark or turn.prompt)
 
     async def _limit_marks(self, count: int) -> None:
         """Keep the newest snapshots. Rewinding to where an older one was still works, by computing again."""
@@ -135,7 +135,7 @@ class ServedSession:
         for n in marked[: max(0, len(marked) - count)]:
             mark = self.turns[n].mark
             assert mark is not None
-            await self.session.unmark(mark)
+            await self.engine_session.unmark(mark)
             self.turns[n] = replace(self.turns[n], mark=None)
 
     async def compact(self, first: int, last: int, closing: Sequence[int], skip: int) -> None:
@@ -146,7 +146,7 @@ class ServedSession:
         keep: list[Span | Part] = [Span(0, cut.end), Span(rest[0].start + skip, self.length)]
         if closing:
             keep.insert(1, list(closing))
-        await self.session.compact(keep)
+        await self.engine_session.compact(keep)
         move = cut.end + len(closing) - skip - rest[0].start
         moved = [
             replace(
@@ -180,7 +180,7 @@ class ServedSessions:
 
     def get(self, owner: str, id: str) -> ServedSession:
         found = self._known.get((owner, id))
-        if found is None or found.session.closed:
+        if found is None or found.engine_session.closed:
             self._known.pop((owner, id), None)
             raise UnknownSession(f"there is no session {id!r}; it was never opened, was closed, or expired")
         return found
@@ -201,7 +201,7 @@ class ServedSessions:
         if len(set(names)) != len(names):
             raise InputError("two forks cannot have the same name")
         turns, kind, tools = list(parent.turns), parent.kind, parent.tools
-        forks = await parent.session.fork(len(names), ids=[f"{owner}/{name}" for name in names])
+        forks = await parent.engine_session.fork(len(names), ids=[f"{owner}/{name}" for name in names])
         return [
             self._add(owner, ServedSession(name, fork, kind, tools, list(turns)))
             for name, fork in zip(names, forks, strict=True)
@@ -211,7 +211,7 @@ class ServedSessions:
         if self._known.get((owner, served.id)) is served:
             del self._known[owner, served.id]
         with contextlib.suppress(UnknownSession):
-            await served.session.close()
+            await served.engine_session.close()
 
     def _add(self, owner: str, served: ServedSession) -> ServedSession:
         self._forget_closed()
@@ -221,10 +221,10 @@ class ServedSessions:
     def _free_name(self, owner: str, id: str | None) -> str:
         if id is None:
             return f"session-{secrets.token_hex(8)}"
-        if (owner, id) in self._known and not self._known[owner, id].session.closed:
+        if (owner, id) in self._known and not self._known[owner, id].engine_session.closed:
             raise ApiError(409, f"there is already a session {id!r}", code="session_exists", param="session_id")
         return id
 
     def _forget_closed(self) -> None:
-        for key in [key for key, served in self._known.items() if served.session.closed]:
+        for key in [key for key, served in self._known.items() if served.engine_session.closed]:
             del self._known[key]

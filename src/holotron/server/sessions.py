@@ -48,7 +48,7 @@ async def list_sessions(http: Request) -> Json:
 async def get_session(http: Request, session_id: str) -> Json:
     _, _, session = _find(http, session_id)
     try:
-        info = await session.session.info()
+        info = await session.engine_session.info()
     except UnknownSession:  # expired this very moment
         raise UnknownSession(f"there is no session {session_id!r} any more") from None
     turns = [
