@@ -63,7 +63,9 @@ def serve(
     if dry_run:
         print(_listing(resolved))
         return
-    run(resolved.settings)
+    from holotron.agent.policies.registry import local_profile
+
+    run(resolved.settings, agent=local_profile(resolved.settings.model.source).to_json())
 
 
 def _listing(resolved: Any) -> str:

@@ -251,10 +251,10 @@ class _SessionChat:
         self._known: list[Message] = []
 
     async def complete(self, messages: Sequence[Message], output: Output) -> Completion:
-        fresh = new_messages(self._known, messages)
-        if self._id is not None and fresh is not None and fresh[0].role == "assistant" and len(fresh) > 1:
-            try:  # the first is the server's own reply
-                return await self._say(messages, fresh[1:], output, {"session_id": self._id, "rewind": self._turns})
+        new = new_messages(self._known, messages)
+        if self._id is not None and new is not None:
+            try:
+                return await self._say(messages, new, output, {"session_id": self._id, "rewind": self._turns})
             except SessionLost:
                 self._id = None
         await self.close()
