@@ -20,7 +20,8 @@ TASKS = "click-test-2,enter-text,click-checkboxes,use-autocomplete-nodelay"
 
 def played(spec: str, run: Path) -> dict[str, list[object]]:
     async def main() -> None:
-        async with opened(PolicyRequest(spec), "miniwob", tasks=TASKS, seeds=range(210_000, 210_003)) as (policy, suite):
+        seeds = range(210_000, 210_003)
+        async with opened(PolicyRequest(spec), "miniwob", tasks=TASKS, seeds=seeds) as (policy, suite):
             assert str(suite.view) == "@2, cropped, png"
             await play(suite, policy, run, settings=Settings(sessions=1))
 

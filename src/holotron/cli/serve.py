@@ -64,8 +64,10 @@ def serve(
         print(_listing(resolved))
         return
     from holotron.agent.policies.registry import local_profile
+    from holotron.model.bundled import BUNDLED
 
-    run(resolved.settings, agent=local_profile(resolved.settings.model.source).to_json())
+    source = resolved.settings.model.source or BUNDLED
+    run(resolved.settings, agent=local_profile(source).to_json())
 
 
 def _listing(resolved: Any) -> str:
