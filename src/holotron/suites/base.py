@@ -34,6 +34,7 @@ class Suite:
     actions: tuple[str, ...] = tuple(ACTIONS)  # what makes sense there
     limits: Limits = field(default_factory=Limits)
     describe: Mapping[str, Any] = field(default_factory=dict)  # for manifests
+    scored: bool = True  # its environments can tell whether a task was done; where nobody can, nothing is learnt by RL
 
     def limited(self, steps: int | None = None, seconds: float | None = None) -> Suite:
         """The same suite with other limits where they are given."""
@@ -157,6 +158,7 @@ def web_suite(path: Path, *, limits: Limits = Limits(answer_when_over=True)) -> 
         open=open_pool,
         limits=limits,
         describe={"suite": "web", "tasks": path.name, "browser": browser_version()},
+        scored=False,
     )
 
 

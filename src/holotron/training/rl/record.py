@@ -16,6 +16,7 @@ from torch import Tensor
 from holotron.engine.api import Grammar, Result
 from holotron.engine.grammar import Matcher
 from holotron.model.processor import Prompt, PromptImage
+from holotron.training.rl.recipe import LearnFrom
 from holotron.training.samples import rows_shown
 from holotron.types import Outcome, Task
 
@@ -64,6 +65,10 @@ class Rollout:
     steps: int = 0
     seconds: float = 0.0
     replayed: bool = False  # an old success that stands in for a failure
+    reward: float = 0.0  # of the whole episode, as its environment gives it; any number
+
+    def value(self, learn_from: LearnFrom) -> float:
+        return self.reward if learn_from == "reward" else float(self.success)
 
     @property
     def learnt(self) -> int:
