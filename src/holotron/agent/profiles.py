@@ -13,7 +13,6 @@ name decides. Whatever the user says wins over both.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any
 from holotron.agent.dialects import Dialect, make_dialect
 from holotron.agent.history import History, parse_history
 from holotron.errors import ConfigError
+from holotron.model.families import agent_defaults
 
 FILE = "agent.json"
 
@@ -50,24 +50,12 @@ class Profile:
         return profile
 
 
-# The first pattern that occurs in the model's name. Holotron keeps its whole past, which is what its state is for.
-_FAMILIES: list[tuple[str, Profile]] = [
-    (r"holotron-mini|\btiny\b|small-30m", Profile("compact", history="append")),
-    (r"holotron", Profile("holotron", history="append")),
-    (r"holo-?1", Profile("surfer")),
-    (r"holo-?[23]|holo2|holo3", Profile("holotron")),
-    (r"gpt-|claude|gemini|o[134]-", Profile("tools")),
-]
-
-
 def profile_for(name: str, folder: Path | None = None) -> Profile:
     """What the model says of itself, else what its family is known to speak, else the most common contract."""
     if folder is not None and (folder / FILE).is_file():
         return read_profile(folder / FILE)
-    for pattern, profile in _FAMILIES:
-        if re.search(pattern, name.lower()):
-            return profile
-    return Profile()
+    known = agent_defaults(name)
+    return Profile() if known is None else Profile(known.dialect, known.frame, known.history)
 
 
 def read_profile(path: Path) -> Profile:

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from holotron.errors import CheckpointError, ConfigError
+from holotron.model.families import families, recognise
+from holotron.model.families.base import Family
 from holotron.model.hf_json import read_json
 from holotron.model.processor.template import ChatTemplate
 from holotron.model.processor.tiling import ImageConfig
@@ -48,9 +50,15 @@ def read(path: Path) -> ProcessorFiles:
     named = optional("special_tokens_map.json") | {key: value for key, value in settings.items() if value is not None}
     special = {name: _content(named[name]) for name in _SPECIAL if named.get(name) is not None}
 
+    image, start, end = (recognise(config) or Family()).image_tokens
     eos = generation.get("eos_token_id", config.get("eos_token_id", decoder.get("eos_token_id")))
     tokenizer = Tokenizer.from_file(
-        path / "tokenizer.json", special=special, eos_ids=eos if isinstance(eos, list) else [] if eos is None else [eos]
+        path / "tokenizer.json",
+        special=special,
+        eos_ids=eos if isinstance(eos, list) else [] if eos is None else [eos],
+        image=image,
+        image_start=start,
+        image_end=end,
     )
     images = _images(config, optional("preprocessor_config.json"))
     if images is not None:
@@ -118,7 +126,7 @@ def _template_source(path: Path, settings: Mapping[str, Any], json_file: Mapping
 
 
 def _builtin_for(tokenizer: Tokenizer) -> ChatTemplate:
-    for name, mark in (("nemotron-vl", "<SPECIAL_11>"), ("chatml", "<|im_start|>")):
-        if tokenizer.token_id(mark) is not None:
-            return ChatTemplate.builtin(name, tokenizer.special)
+    for chat in (family.chat for family in families()):
+        if chat is not None and tokenizer.token_id(chat.mark) is not None:
+            return ChatTemplate.builtin(chat.template, tokenizer.special)
     raise ConfigError("the checkpoint has no chat template, and its tokens fit none of ours; add chat_template.jinja")

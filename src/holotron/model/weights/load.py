@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,9 +20,9 @@ from torch import Tensor
 
 from holotron.errors import CheckpointError, ConfigError
 from holotron.model.config import ModelConfig
-from holotron.model.hf_config import load_config
+from holotron.model.families import family_of, load_config
 from holotron.model.model import Holotron
-from holotron.model.weights.names import Entry, entries, ignored
+from holotron.model.weights.names import Entry, entries
 from holotron.model.weights.storage import allocate
 
 INDEX = "model.safetensors.index.json"
@@ -49,7 +50,7 @@ def load_checkpoint(
     with torch.device("meta"):
         model = Holotron(config)
     wanted = entries(model)
-    _check(folder, wanted, shapes)
+    _check(folder, wanted, shapes, family_of(config).ignored)
     model.to(dtype or _main_dtype(dtypes, wanted))
     allocate(model, device)
     _fill(model, wanted, home, progress)
@@ -136,7 +137,7 @@ def fit_to_tensors(config: ModelConfig, shapes: Mapping[str, tuple[int, ...]]) -
     return replace(config, vision=vision, projector=projector)
 
 
-def _check(folder: Path, wanted: list[Entry], shapes: Mapping[str, tuple[int, ...]]) -> None:
+def _check(folder: Path, wanted: list[Entry], shapes: Mapping[str, tuple[int, ...]], ignored: re.Pattern[str]) -> None:
     problems: list[str] = []
     for entry in wanted:
         found = shapes.get(entry.key)
@@ -148,7 +149,7 @@ def _check(folder: Path, wanted: list[Entry], shapes: Mapping[str, tuple[int, ..
     problems += [
         f"unexpected  {key}: found {list(shape)}"
         for key, shape in shapes.items()
-        if key not in known and not ignored(key)
+        if key not in known and not ignored.search(key)
     ]
     if problems:
         more = f"\n  ... and {len(problems) - _LISTED} more" if len(problems) > _LISTED else ""

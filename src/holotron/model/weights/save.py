@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from holotron.errors import CheckpointError
-from holotron.model.hf_config import dump_config
+from holotron.model.families import dump_config
 from holotron.model.model import Holotron
 from holotron.model.weights.card import ModelCard
 from holotron.model.weights.load import INDEX
