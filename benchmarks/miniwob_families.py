@@ -3,7 +3,7 @@
     holotron eval miniwob --policy holotron-mini --seeds 200000:200020 --json miniwob.json
     python benchmarks/miniwob_families.py miniwob.json
 
-A task's family is the file of the scripted solver (`holotron.evals.miniwob_solver`) that knows how it is done.
+A task's family is the file of the scripted solver (`holotron.suites.miniwob_solver`) that knows how it is done.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections import defaultdict
 from pathlib import Path
 from statistics import mean
 
-from holotron.evals.miniwob_solver import SOLVERS
+from holotron.suites.miniwob_solver import SOLVERS
 
 UNSOLVED = "no solver"
 

@@ -18,11 +18,11 @@ from typing import cast
 
 import torch
 
+from holotron.actions import ACTIONS
 from holotron.agent.policies.base import Policy
-from holotron.agent.schema import ACTIONS
+from holotron.agent.policies.choice import PolicyChoice, make_policy, miniwob_view
 from holotron.envs.base import Environment
 from holotron.envs.miniwob import MiniWobPool, task_names
-from holotron.evals.policies import PolicyChoice, make_policy, miniwob_view
 from holotron.types import Observation, Task
 
 TURNS = 3

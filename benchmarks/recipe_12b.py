@@ -32,8 +32,8 @@ from holotron.agent.history import Append
 from holotron.agent.loop import Episode, Limits
 from holotron.agent.policies.scripted import ScriptedPolicy
 from holotron.data.pages.make import Size
-from holotron.data.painted import PaintedEnvironment
 from holotron.rollouts.export import conversations
+from holotron.suites.painted import PaintedEnvironment
 from holotron.training.distributed import Ranks
 from holotron.training.learner import LOSSES
 from holotron.training.recipe import Part, Recipe, make_recipe, read_recipe

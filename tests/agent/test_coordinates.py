@@ -6,6 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from holotron.actions import InvalidAction
 from holotron.agent.coordinates import (
     Frame,
     Screen,
@@ -16,7 +17,6 @@ from holotron.agent.coordinates import (
     point_to_page,
 )
 from holotron.agent.images import QWEN25
-from holotron.agent.schema import InvalidAction
 from holotron.types import Click, Drag, Scroll, Write
 
 sides = st.integers(37, 1999)

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
+from holotron.agent.policies.choice import PolicyChoice, make_policy
 from holotron.agent.policies.random import RandomPolicy
 from holotron.agent.profiles import Profile, profile_for, read_profile, write_profile
 from holotron.errors import ConfigError
-from holotron.evals.miniwob_solver import SolverPolicy
-from holotron.evals.policies import PolicyChoice, make_policy
+from holotron.suites.miniwob_solver import SolverPolicy
 from tests.agent.strict_server import strict_server
 
 

@@ -10,9 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holotron.agent.coordinates import Frame, frame_schema
-from holotron.agent.keys import normalise_keys
-from holotron.agent.schema import (
+from holotron.actions import (
     ACTIONS,
     DESCRIPTIONS,
     InvalidAction,
@@ -24,7 +22,9 @@ from holotron.agent.schema import (
     split_reasoning,
     union_schema,
 )
+from holotron.agent.coordinates import Frame, frame_schema
 from holotron.errors import InputError
+from holotron.keys import normalise_keys
 from holotron.types import Click, PressKeys, Scroll, Wait, Write
 from tests.agent.actions import actions
 

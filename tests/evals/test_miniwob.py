@@ -8,14 +8,14 @@ import json
 import pytest
 
 from holotron.agent.loop import Limits
+from holotron.agent.policies.choice import PolicyChoice, miniwob_view, web_screen
 from holotron.agent.policies.random import RandomPolicy
 from holotron.errors import ConfigError
 from holotron.evals.miniwob import evaluate
-from holotron.evals.miniwob_solver import SolverPolicy
-from holotron.evals.policies import PolicyChoice, miniwob_view, web_screen
 from holotron.evals.report import write_report
 from holotron.rollouts.runner import Settings
-from holotron.rollouts.suites import miniwob_suite, parse_seeds, web_suite
+from holotron.suites.base import miniwob_suite, parse_seeds, web_suite
+from holotron.suites.miniwob_solver import SolverPolicy
 from holotron.types import Task
 
 pytestmark = pytest.mark.browser

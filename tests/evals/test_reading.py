@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from holotron.agent.policies.choice import PolicyChoice, make_policy
 from holotron.agent.policies.scripted import ScriptedPolicy
-from holotron.evals.policies import PolicyChoice, make_policy
 from holotron.evals.reading import ACTIONS, SIZES, _pages, probe_reading
 from holotron.types import Answer, Click
 

@@ -10,10 +10,10 @@ import signal
 import psutil
 import pytest
 
-from holotron.evals.miniwob_solver import SolverPolicy
 from holotron.rollouts.runner import Settings, rollout
 from holotron.rollouts.store import RunReader
-from holotron.rollouts.suites import miniwob_suite
+from holotron.suites.base import miniwob_suite
+from holotron.suites.miniwob_solver import SolverPolicy
 from holotron.types import Outcome
 from tests.envs.processes import alive, browsers_under, eventually, renderers_under
 

@@ -15,7 +15,7 @@ from holotron.agent.loop import Episode, Limits
 from holotron.agent.policies.openai_api import Abilities, OpenAIPolicy, Sampling
 from holotron.rollouts.runner import Settings, rollout
 from holotron.rollouts.store import RunReader
-from holotron.rollouts.suites import MINIWOB_ACTIONS, miniwob_suite
+from holotron.suites.base import MINIWOB_ACTIONS, miniwob_suite
 from holotron.types import Task
 from tests.agent.strict_server import strict_server
 from tests.agent.toy import ButtonEnvironment, ButtonPool

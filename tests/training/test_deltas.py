@@ -14,11 +14,11 @@ import torch
 from holotron.agent.dialects import make_dialect
 from holotron.agent.history import Append, History, Window
 from holotron.agent.loop import Episode, Limits
+from holotron.agent.policies.choice import PolicyChoice, make_policy
 from holotron.agent.policies.engine import EnginePolicy
 from holotron.agent.profiles import profile_for
 from holotron.engine.api import EngineConfig, SamplingParams
 from holotron.engine.engine import Engine
-from holotron.evals.policies import PolicyChoice, make_policy
 from holotron.model.loading import load_model
 from holotron.model.processor import Deltas
 from holotron.rollouts.store import RunWriter

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from holotron.actions import action_to_json
 from holotron.agent.coordinates import Screen
 from holotron.agent.dialects import make_dialect
 from holotron.agent.history import Append
@@ -20,7 +21,6 @@ from holotron.agent.policies.base import Policy
 from holotron.agent.policies.engine import EnginePolicy
 from holotron.agent.policies.labelled import LabelledPolicy
 from holotron.agent.policies.scripted import ScriptedPolicy
-from holotron.agent.schema import action_to_json
 from holotron.engine.api import EngineConfig, SamplingParams
 from holotron.engine.engine import Engine
 from holotron.errors import ConfigError, InputError

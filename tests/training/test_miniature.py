@@ -14,14 +14,13 @@ from typing import Any
 import pytest
 
 from holotron.agent.policies.base import Policy
+from holotron.agent.policies.choice import PolicyChoice, make_policy, miniwob_view
 from holotron.agent.policies.scripted import ScriptedPolicy
 from holotron.data.fonts import font_files
 from holotron.data.pages.make import Recipe as PageRecipe
 from holotron.data.pages.make import Size
 from holotron.data.synth import synthesise
 from holotron.evals.miniwob import evaluate
-from holotron.evals.miniwob_solver import SolverPolicy
-from holotron.evals.policies import PolicyChoice, make_policy, miniwob_view
 from holotron.model.config import (
     AttentionConfig,
     ImageConfig,
@@ -35,7 +34,8 @@ from holotron.model.loading import byte_processor
 from holotron.model.presets import preset
 from holotron.model.weights import random_model, save_checkpoint
 from holotron.rollouts.runner import Settings
-from holotron.rollouts.suites import find_suite, miniwob_suite
+from holotron.suites.base import find_suite, miniwob_suite
+from holotron.suites.miniwob_solver import SolverPolicy
 from holotron.training.curves import read_metrics
 from holotron.training.distributed import Ranks
 from holotron.training.recipe import Recipe, make_recipe

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from holotron.agent.schema import InvalidAction
+from holotron.actions import InvalidAction
 from holotron.types import Action, Drag, Observation, Scroll
 
 Size = tuple[int, int]

@@ -11,7 +11,7 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from holotron.evals.policies import PolicyChoice
+    from holotron.agent.policies.choice import PolicyChoice
     from holotron.rollouts.progress import Progress
 
 _POLICY = "random[:SEED], scripted, the address of an OpenAI-compatible server, or a model (folder, hub id, preset)."
@@ -63,7 +63,7 @@ def choice(
     thinking: bool,
     device: str | None,
 ) -> PolicyChoice:
-    from holotron.evals.policies import PolicyChoice
+    from holotron.agent.policies.choice import PolicyChoice
 
     return PolicyChoice(
         policy, model, dialect, frame, history, temperature, max_tokens, sample_seed, constrained, thinking, device

@@ -13,9 +13,9 @@ from holotron.cli import agent_options as shared
 from holotron.cli.counting import counting
 
 if TYPE_CHECKING:
-    from holotron.data.annotate.annotator import Report, Settings
-    from holotron.data.annotate.items import Kind, Wishes
-    from holotron.evals.policies import PolicyChoice
+    from holotron.agent.policies.choice import PolicyChoice
+    from holotron.annotate.annotator import Report, Settings
+    from holotron.annotate.items import Kind, Wishes
 
 
 def annotate(
@@ -69,9 +69,9 @@ def annotate(
 
       holotron data annotate runs/eval verdicts --policy http://localhost:8000/v1 --label judgement
     """
-    from holotron.data.annotate.agreement import Rule
-    from holotron.data.annotate.annotator import Settings
-    from holotron.data.annotate.items import Wishes, check_kind, read_wishes
+    from holotron.annotate.agreement import Rule
+    from holotron.annotate.annotator import Settings
+    from holotron.annotate.items import Wishes, check_kind, read_wishes
     from holotron.errors import ConfigError
 
     kind = check_kind(label)
@@ -90,7 +90,7 @@ def annotate(
         return
     asyncio.run(_annotate(source, out, kind, settings, wishes, choices))
     if review:
-        from holotron.data.annotate.review import write_review
+        from holotron.annotate.review import write_review
 
         path, shown = write_review(out, count=review)
         print(f"look at {path}: {shown} labels, the least certain first")
@@ -99,7 +99,7 @@ def annotate(
 def _tell(
     source: Path, out: Path, kind: Kind, settings: Settings, wishes: Wishes, choices: Sequence[PolicyChoice]
 ) -> None:
-    from holotron.data.annotate.annotator import count_items
+    from holotron.annotate.annotator import count_items
 
     items, pictures = count_items(source, kind, wishes, settings)
     more = (
@@ -114,10 +114,10 @@ async def _annotate(
     source: Path, out: Path, kind: Kind, settings: Settings, wishes: Wishes, choices: Sequence[PolicyChoice]
 ) -> None:
     from holotron.agent.policies.base import Policy
-    from holotron.data.annotate.annotator import annotate as work
-    from holotron.data.annotate.annotator import count_items
+    from holotron.agent.policies.choice import make_policy
+    from holotron.annotate.annotator import annotate as work
+    from holotron.annotate.annotator import count_items
     from holotron.errors import ConfigError
-    from holotron.evals.policies import make_policy
 
     items, _ = count_items(source, kind, wishes, settings)
     policies: list[Policy] = []

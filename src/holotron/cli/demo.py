@@ -59,11 +59,11 @@ def demo(
 
 
 async def _play(out: Path, seeds: int, sessions: int, console: Console) -> Evaluation:
+    from holotron.agent.policies.choice import PolicyChoice, make_policy, miniwob_view
     from holotron.evals.miniwob import evaluate
-    from holotron.evals.policies import PolicyChoice, make_policy, miniwob_view
     from holotron.model.bundled import BUNDLED
     from holotron.rollouts.runner import Settings
-    from holotron.rollouts.suites import miniwob_suite
+    from holotron.suites.base import miniwob_suite
 
     who = PolicyChoice(BUNDLED)
     # Seeds of the evaluation range: nothing was ever trained on them.

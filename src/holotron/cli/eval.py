@@ -14,8 +14,8 @@ from holotron.cli import agent_options as shared
 
 if TYPE_CHECKING:
     from holotron.agent.policies.base import Policy as Actor
+    from holotron.agent.policies.choice import PolicyChoice
     from holotron.evals.miniwob import Evaluation
-    from holotron.evals.policies import PolicyChoice
 
 T = TypeVar("T")
 app = typer.Typer(no_args_is_help=True)
@@ -57,11 +57,11 @@ def miniwob(
     """MiniWoB++: mean success over tasks, with intervals; environment errors apart."""
     from rich.console import Console
 
+    from holotron.agent.policies.choice import make_policy, miniwob_view
     from holotron.evals.miniwob import evaluate
-    from holotron.evals.policies import make_policy, miniwob_view
     from holotron.evals.report import write_report
     from holotron.rollouts.runner import Settings
-    from holotron.rollouts.suites import miniwob_suite, parse_seeds
+    from holotron.suites.base import miniwob_suite, parse_seeds
 
     who = shared.choice(
         policy, model, dialect, frame, history, temperature, max_tokens, sample_seed, constrained, thinking, device
@@ -102,9 +102,9 @@ def localisation(
     device: shared.Device = None,
 ) -> None:
     """One instruction, one click: the share that lands inside the element's box."""
-    from holotron.data.asked import ACTIONS
+    from holotron.agent.policies.choice import PolicyChoice
     from holotron.evals.localisation import Localisation, evaluate_localisation
-    from holotron.evals.policies import PolicyChoice
+    from holotron.suites.asked import ACTIONS
 
     def ask(actor: Actor, say: Callable[[str], None]) -> Awaitable[Localisation]:
         def show(asked: int, hits: int) -> None:
@@ -140,7 +140,7 @@ def reading(
     """Random strings at MiniWoB++'s sizes of type: can the policy read them, and find them?"""
     from dataclasses import asdict
 
-    from holotron.evals.policies import PolicyChoice
+    from holotron.agent.policies.choice import PolicyChoice
     from holotron.evals.reading import ACTIONS, SIZES, Reading, probe_reading
 
     def ask(actor: Actor, say: Callable[[str], None]) -> Awaitable[dict[str, Reading]]:
@@ -182,7 +182,7 @@ def _questioned(
     """Let a policy be asked, with a line on the terminal that says how far it is."""
     from rich.console import Console
 
-    from holotron.evals.policies import make_policy
+    from holotron.agent.policies.choice import make_policy
 
     async def main() -> T:
         actor = await make_policy(who, actions)
@@ -196,7 +196,7 @@ def _questioned(
 
 
 def _store(path: Path | None, result: dict[str, Any]) -> None:
-    from holotron.rollouts.files import replace_json
+    from holotron.storage.files import replace_json
 
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -49,11 +49,11 @@ def rollout(
     """Play a suite with a policy, many episodes at once, and record every step."""
     from rich.console import Console
 
+    from holotron.agent.policies.choice import PolicyChoice, make_policy, miniwob_view
     from holotron.agent.policies.labelled import LabelledPolicy
-    from holotron.evals.policies import PolicyChoice, make_policy, miniwob_view
     from holotron.rollouts.runner import Settings
     from holotron.rollouts.runner import rollout as play
-    from holotron.rollouts.suites import find_suite
+    from holotron.suites.base import find_suite
 
     who = shared.choice(
         policy, model, dialect, frame, history, temperature, max_tokens, sample_seed, constrained, thinking, device

@@ -77,17 +77,17 @@ def run(
     """Give the agent one task in a real browser and watch it: every thought, action and timing, then a report."""
     from rich.console import Console
 
+    from holotron.actions import ACTIONS
     from holotron.agent.approval import Approval
     from holotron.agent.loop import Limits
-    from holotron.agent.schema import ACTIONS
+    from holotron.agent.policies.choice import make_policy, web_screen
     from holotron.envs.network import NetworkPolicy
     from holotron.envs.secrets import Secrets, parse_secret
     from holotron.envs.session import SessionOptions
     from holotron.envs.tab import Display
     from holotron.envs.web import WebPool
-    from holotron.evals.policies import make_policy, web_screen
     from holotron.evals.report import write_report
-    from holotron.evals.single import run_once
+    from holotron.rollouts.single import run_once
     from holotron.types import Task
 
     who = shared.choice(

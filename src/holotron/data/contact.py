@@ -17,7 +17,7 @@ from pathlib import Path
 
 from holotron.data.labels import Box, Sample, elements_from_json
 from holotron.data.shards import Row, iter_rows
-from holotron.rollouts.files import replace_file
+from holotron.storage.files import replace_file
 
 _TEMPLATE = (files(__package__) / "assets" / "contact.html").read_text()
 WIDEST = 640  # CSS pixels of a page on the sheet

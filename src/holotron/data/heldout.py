@@ -27,7 +27,7 @@ from holotron.data.shards import content_hash, iter_rows
 from holotron.data.synth import Progress, synthesise
 from holotron.data.targets import in_turns, mistakable
 from holotron.errors import InputError
-from holotron.rollouts.files import replace_json
+from holotron.storage.files import replace_json
 
 SEED = 20_000_000
 SIZES = (Size(320, 320, 2.0),)

@@ -146,7 +146,7 @@ class Page:
     goal: str = ""  # of the episode
     step: int = 0
     steps: int = 0  # 0: not part of an episode
-    action: Mapping[str, Any] | None = None  # `holotron.agent.schema` JSON: what to do here towards the goal
+    action: Mapping[str, Any] | None = None  # `holotron.actions` JSON: what to do here towards the goal
     samples: tuple[Sample, ...] = ()
 
     @property

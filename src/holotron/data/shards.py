@@ -22,7 +22,7 @@ from PIL import Image
 
 from holotron.data.labels import Element, Page, Sample, Text, elements_from_json, elements_to_json
 from holotron.errors import InputError, MissingDependency
-from holotron.rollouts.files import replace_file
+from holotron.storage.files import replace_file
 
 FOLDER = "pages"
 Row = dict[str, Any]

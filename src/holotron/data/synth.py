@@ -25,14 +25,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from holotron.agent.schema import action_to_json
+from holotron.actions import action_to_json
 from holotron.data.labels import Sample
 from holotron.data.pages.make import MadePage, Recipe, make_page
 from holotron.data.render import Renderer, Shot
 from holotron.data.samples import make_samples
 from holotron.data.shards import FOLDER, Row, make_row, pages_in_shard, write_shard
 from holotron.errors import ConfigError, EnvironmentFault
-from holotron.rollouts.files import replace_json, sweep_temporaries
+from holotron.storage.files import replace_json, sweep_temporaries
 
 FORMAT = 1
 MANIFEST = "manifest.json"

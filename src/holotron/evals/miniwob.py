@@ -20,7 +20,7 @@ from holotron.evals.statistics import Scoreboard, scoreboard
 from holotron.rollouts.progress import Progress
 from holotron.rollouts.runner import Settings, rollout
 from holotron.rollouts.store import RunReader
-from holotron.rollouts.suites import Suite
+from holotron.suites.base import Suite
 from holotron.types import Trajectory
 
 

@@ -25,12 +25,12 @@ from typing import Any
 
 from PIL import Image
 
+from holotron.actions import stored_action
 from holotron.agent.describe import describe
-from holotron.agent.schema import stored_action
 from holotron.evals.statistics import Scoreboard, scoreboard
-from holotron.rollouts.files import replace_file
 from holotron.rollouts.records import Row
 from holotron.rollouts.store import RunReader
+from holotron.storage.files import replace_file
 from holotron.types import Outcome
 
 LONGEST_TEXT = 6000

@@ -28,9 +28,9 @@ from holotron.agent.history import History, Turn
 from holotron.agent.images import Image
 from holotron.agent.messages import Message, to_openai
 from holotron.errors import InputError
-from holotron.rollouts.files import TEMPORARY, replace_file
 from holotron.rollouts.records import Row
 from holotron.rollouts.store import RunReader
+from holotron.storage.files import TEMPORARY, replace_file
 from holotron.types import Reply, Task, Trajectory
 
 

@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 
 from holotron.errors import InputError
-from holotron.rollouts.files import replace_file
+from holotron.storage.files import replace_file
 from holotron.types import Observation
 
 _SUFFIX = {"image/png": ".png", "image/jpeg": ".jpg", "image/webp": ".webp"}

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from holotron.agent.schema import stored_action
+from holotron.actions import stored_action
 from holotron.errors import InputError
 from holotron.rollouts.records import Row
 from holotron.rollouts.store import RunReader

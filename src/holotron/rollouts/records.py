@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from holotron.agent.schema import action_to_json, stored_action
+from holotron.actions import action_to_json, stored_action
 from holotron.types import Completion, Observation, Outcome, Reply, Step, Task, Trajectory
 
 FORMAT = 1

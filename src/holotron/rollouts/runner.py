@@ -26,12 +26,12 @@ from holotron.agent.loop import Limits
 from holotron.agent.policies.base import Policy
 from holotron.envs.base import EnvironmentPool
 from holotron.errors import ConfigError, EnvironmentFault, PolicyError
-from holotron.rollouts.manifest import describe_run
 from holotron.rollouts.messages import Assignment, Cut, Finished, FromWorker, Misconfigured, Stepped, Stop, ToWorker
 from holotron.rollouts.progress import Progress
 from holotron.rollouts.queue import Lease, TaskQueue
 from holotron.rollouts.store import RunWriter
 from holotron.rollouts.worker import Worker
+from holotron.storage.manifest import describe_run
 from holotron.types import Outcome, Task, Trajectory
 
 ERRORS = (Outcome.ENVIRONMENT_ERROR, Outcome.POLICY_ERROR)

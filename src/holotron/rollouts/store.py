@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from holotron.errors import ConfigError, InputError
-from holotron.rollouts.files import replace_json, sweep_temporaries
 from holotron.rollouts.journal import Episode, Segment, read_segment, segment_path, segments
 from holotron.rollouts.pictures import Pictures
 from holotron.rollouts.records import FORMAT, Row, from_rows, to_rows
 from holotron.rollouts.tables import EPISODES, STEPS, read_shard, shards, write_shard
+from holotron.storage.files import replace_json, sweep_temporaries
 from holotron.types import Outcome, Trajectory
 
 MANIFEST = "manifest.json"

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holotron.errors import MissingDependency
-from holotron.rollouts.files import TEMPORARY
 from holotron.rollouts.journal import Episode
 from holotron.rollouts.records import FORMAT, Row
+from holotron.storage.files import TEMPORARY
 
 if TYPE_CHECKING:
     import pyarrow as pa

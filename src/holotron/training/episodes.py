@@ -33,7 +33,7 @@ from holotron.model.config import ModelConfig
 from holotron.model.processor import Deltas, Processor, TiledImage, to_tiles
 from holotron.rollouts.recorded import Recorded, RecordedEpisode, RecordedStep, open_recorded
 from holotron.rollouts.records import Row
-from holotron.rollouts.suites import parse_seeds
+from holotron.suites.base import parse_seeds
 from holotron.training.aims import with_places
 from holotron.training.recipe import EpisodeData
 from holotron.training.samples import Sample, TokenSequence, without_unseen

@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from holotron.actions import InvalidAction
 from holotron.agent.coordinates import Screen
 from holotron.agent.dialects import make_dialect
 from holotron.agent.dialects.base import Dialect
-from holotron.agent.schema import InvalidAction
 from holotron.data.labels import contains
 from holotron.errors import ConfigError
 from holotron.model.processor import Deltas, Processor

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from holotron.agent.schema import action_to_json
+from holotron.actions import action_to_json
 from holotron.rollouts.recorded import RecordedEpisode
 from holotron.types import Action, Click, DoubleClick, Drag, Hover, RightClick, Scroll, Write
 

@@ -17,7 +17,6 @@ from holotron.agent.dialects import make_dialect
 from holotron.agent.history import Shown, Turn, View
 from holotron.agent.profiles import Profile, write_profile
 from holotron.data.pages.make import Size
-from holotron.data.painted import PaintedEnvironment
 from holotron.model.config import (
     AttentionConfig,
     ImageConfig,
@@ -32,6 +31,7 @@ from holotron.model.model import Holotron
 from holotron.model.presets import preset
 from holotron.model.processor import Processor
 from holotron.model.weights import random_model, save_checkpoint
+from holotron.suites.painted import PaintedEnvironment
 from holotron.training.batches import pack
 from holotron.training.curves import read_metrics
 from holotron.training.learner import Learner

@@ -10,12 +10,12 @@ import pytest
 
 from holotron.agent.profiles import Profile, write_profile
 from holotron.data.pages.make import Size
-from holotron.data.painted import PaintedEnvironment
 from holotron.engine.api import EngineConfig
 from holotron.engine.engine import Engine
 from holotron.engine.sampler import never_sampled
 from holotron.model.loading import byte_processor, load_model
 from holotron.model.weights import random_model, save_checkpoint
+from holotron.suites.painted import PaintedEnvironment
 from holotron.training.learner import Learner
 from holotron.training.rl.objective import Drawing
 from holotron.training.rl.player import Player, open_suite

@@ -309,7 +309,7 @@ def test_recipes_are_checked(changes: dict, says: str):
 def test_episodes_that_end_together_are_all_recorded_once(tmp_path):
     """More of them than a shard holds, from several threads, and each reported twice as after a resume."""
     from holotron.rollouts.store import RunReader
-    from holotron.rollouts.suites import painted_suite
+    from holotron.suites.base import painted_suite
     from holotron.training.recipe import make_recipe
     from holotron.training.rl.recorder import Recorder
 

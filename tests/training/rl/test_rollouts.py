@@ -17,14 +17,14 @@ import torch
 
 from holotron.data.drawn import Painter, store_drawn
 from holotron.data.pages.make import Size
-from holotron.data.painted import PaintedEnvironment
 from holotron.engine.api import EngineConfig
 from holotron.engine.engine import Engine
 from holotron.engine.sampler import never_sampled
 from holotron.envs.base import Environment, FreshEnvironments
 from holotron.errors import ConfigError, EnvironmentFault
 from holotron.model.loading import load_model
-from holotron.rollouts.suites import Suite, find_suite
+from holotron.suites.base import Suite, find_suite
+from holotron.suites.painted import PaintedEnvironment
 from holotron.training.learner import Learner
 from holotron.training.rl.counts import Counts
 from holotron.training.rl.objective import Drawing

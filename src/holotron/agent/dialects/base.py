@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from holotron.actions import ACTIONS, ANSWER_ONLY, InvalidAction, check_action_names, split_reasoning
 from holotron.agent.coordinates import Frame, Screen, action_to_model, action_to_page
 from holotron.agent.history import Shown, Turn, View
 from holotron.agent.images import Image, Resize, prepare
 from holotron.agent.messages import Message, Part
-from holotron.agent.schema import ACTIONS, ANSWER_ONLY, InvalidAction, check_action_names, split_reasoning
 from holotron.errors import ConfigError, InputError
 from holotron.types import Action, Completion, Observation, Reply, Task
 

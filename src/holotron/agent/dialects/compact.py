@@ -23,11 +23,11 @@ import re
 from collections.abc import Callable
 from typing import ClassVar
 
+from holotron.actions import InvalidAction, action_from_json
 from holotron.agent.coordinates import Frame, Screen
 from holotron.agent.dialects.base import ANSWER_NOW, ChatDialect, Output, picture
 from holotron.agent.history import Shown, Turn, View
 from holotron.agent.messages import Message, Part
-from holotron.agent.schema import InvalidAction, action_from_json
 from holotron.errors import InputError
 from holotron.types import (
     Action,

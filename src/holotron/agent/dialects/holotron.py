@@ -10,11 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any, ClassVar
 
-from holotron.agent.coordinates import Frame, Screen, frame_schema, frame_sentence
-from holotron.agent.dialects.base import ANSWER_NOW, PAGE_IS_DATA, ChatDialect, Output, picture, place, today
-from holotron.agent.history import Shown, Turn, View
-from holotron.agent.messages import Message, Part
-from holotron.agent.schema import (
+from holotron.actions import (
     ANSWER_ONLY,
     DESCRIPTIONS,
     InvalidAction,
@@ -24,6 +20,10 @@ from holotron.agent.schema import (
     required_text,
     union_schema,
 )
+from holotron.agent.coordinates import Frame, Screen, frame_schema, frame_sentence
+from holotron.agent.dialects.base import ANSWER_NOW, PAGE_IS_DATA, ChatDialect, Output, picture, place, today
+from holotron.agent.history import Shown, Turn, View
+from holotron.agent.messages import Message, Part
 from holotron.types import Action, Task
 
 _SYSTEM = """You operate a web browser for a user. Each turn you see a screenshot and choose one action.

@@ -11,13 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from holotron.agent.coordinates import Frame, Screen, action_to_model, frame_schema, frame_sentence
-from holotron.agent.describe import describe
-from holotron.agent.dialects.base import ANSWER_NOW, PAGE_IS_DATA, Dialect, Output, place, today
-from holotron.agent.history import Turn, View
-from holotron.agent.images import QWEN25, Resize
-from holotron.agent.messages import Message
-from holotron.agent.schema import (
+from holotron.actions import (
     ANSWER_ONLY,
     InvalidAction,
     action_from_json,
@@ -25,6 +19,12 @@ from holotron.agent.schema import (
     first_json_object,
     required_text,
 )
+from holotron.agent.coordinates import Frame, Screen, action_to_model, frame_schema, frame_sentence
+from holotron.agent.describe import describe
+from holotron.agent.dialects.base import ANSWER_NOW, PAGE_IS_DATA, Dialect, Output, place, today
+from holotron.agent.history import Turn, View
+from holotron.agent.images import QWEN25, Resize
+from holotron.agent.messages import Message
 from holotron.errors import InputError
 from holotron.types import Action, Scroll, Task, Write
 

@@ -11,17 +11,17 @@ import json
 import re
 from typing import Any, ClassVar
 
-from holotron.agent.coordinates import Frame, Screen, frame_schema, frame_sentence
-from holotron.agent.dialects.base import ANSWER_NOW, PAGE_IS_DATA, ChatDialect, Output, picture, place, today
-from holotron.agent.history import Shown, Turn, View
-from holotron.agent.messages import Message, Part, ToolCall
-from holotron.agent.schema import (
+from holotron.actions import (
     DESCRIPTIONS,
     InvalidAction,
     action_from_json,
     action_schema,
     action_to_json,
 )
+from holotron.agent.coordinates import Frame, Screen, frame_schema, frame_sentence
+from holotron.agent.dialects.base import ANSWER_NOW, PAGE_IS_DATA, ChatDialect, Output, picture, place, today
+from holotron.agent.history import Shown, Turn, View
+from holotron.agent.messages import Message, Part, ToolCall
 from holotron.types import Action, Task
 
 _SYSTEM = """You operate a web browser for a user. Each turn you see a screenshot; say in one line what you do and \

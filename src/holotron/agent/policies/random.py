@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from holotron.agent.schema import check_action_names
+from holotron.actions import check_action_names
 from holotron.envs.base import Environment
 from holotron.types import (
     Action,

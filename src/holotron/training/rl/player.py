@@ -18,7 +18,7 @@ from holotron.engine.engine import Engine
 from holotron.envs.base import EnvironmentPool
 from holotron.model.loading import resolve
 from holotron.model.processor import Deltas
-from holotron.rollouts.suites import Suite, find_suite
+from holotron.suites.base import Suite, find_suite
 from holotron.training.rl.policy import RolloutPolicy, Trunk
 from holotron.training.rl.recipe import AgentPart, RlRecipe, TaskPart
 from holotron.training.rl.record import Play, Rollout, play_of

@@ -6,9 +6,9 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from holotron.rollouts.manifest import describe_run
 from holotron.rollouts.store import RunWriter
-from holotron.rollouts.suites import Suite
+from holotron.storage.manifest import describe_run
+from holotron.suites.base import Suite
 from holotron.training.rl.recipe import RlRecipe
 from holotron.training.rl.tasks import Drawn
 from holotron.types import Trajectory

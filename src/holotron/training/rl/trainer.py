@@ -25,7 +25,7 @@ from holotron.engine.sampler import never_sampled
 from holotron.errors import ConfigError
 from holotron.model.loading import load_model
 from holotron.model.processor import Processor
-from holotron.rollouts.suites import parse_seeds
+from holotron.suites.base import parse_seeds
 from holotron.training import lora
 from holotron.training.batches import Batch
 from holotron.training.checkpoint import Checkpoints, Progress

@@ -1,0 +1,44 @@
+"""One task, once, on record: what `holotron run` does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from holotron.agent.loop import Approve, Episode, Limits
+from holotron.agent.policies.base import Policy
+from holotron.envs.base import EnvironmentPool
+from holotron.errors import ConfigError
+from holotron.rollouts.store import RunWriter
+from holotron.storage.manifest import describe_run
+from holotron.types import Outcome, Step, Task, Trajectory
+
+
+async def run_once(
+    task: Task,
+    policy: Policy,
+    pool: EnvironmentPool[Any],
+    out: Path,
+    *,
+    limits: Limits = Limits(),
+    environment: Mapping[str, Any] | None = None,
+    approve: Approve | None = None,
+    on_step: Callable[[Step], None] | None = None,
+) -> Trajectory:
+    """Play one episode and record it. Interrupted, it records what was done up to there."""
+    manifest = describe_run("run", policy=policy.describe(), limits=limits.describe(), environment=environment)
+    with RunWriter(out, manifest) as writer:
+        if task.id in writer.finished:
+            raise ConfigError(f"{out} already holds this task; choose another folder")
+        place = await pool.acquire()
+        episode = Episode(place, policy, task, limits=limits, approve=approve, on_step=on_step)
+        try:
+            trajectory = await episode.run()
+        except asyncio.CancelledError:
+            trajectory = episode.trajectory(Outcome.EXHAUSTED, "interrupted")
+        finally:
+            await pool.release(place, broken=True)
+        writer.append(trajectory)
+        return trajectory

@@ -1,0 +1,1 @@
+"""Files and folders that survive a crash: atomic writes, journals, manifests. Shared by rollouts, labels and pages."""
