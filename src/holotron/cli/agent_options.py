@@ -29,13 +29,19 @@ History = Annotated[
     str | None,
     typer.Option(help="append, epoch:TURNS,KEEP or window:IMAGES.", rich_help_panel="Policy", show_default="model's"),
 ]
-Temperature = Annotated[float, typer.Option(min=0.0, rich_help_panel="Policy")]
-MaxTokens = Annotated[int, typer.Option(min=1, help="Tokens of one reply.", rich_help_panel="Policy")]
+Temperature = Annotated[float | None, typer.Option(min=0.0, rich_help_panel="Policy", show_default="model's, or 0")]
+MaxTokens = Annotated[
+    int | None,
+    typer.Option(min=1, help="Tokens of one reply.", rich_help_panel="Policy"),
+]
 SampleSeed = Annotated[int | None, typer.Option(help="Seed of the sampling.", rich_help_panel="Policy")]
 Constrained = Annotated[
     bool, typer.Option(help="Hold replies to the dialect's schema while decoding.", rich_help_panel="Policy")
 ]
-Thinking = Annotated[bool, typer.Option(help="Let the model reason before it replies.", rich_help_panel="Policy")]
+Thinking = Annotated[
+    bool | None,
+    typer.Option(help="Let the model reason before it replies.", rich_help_panel="Policy"),
+]
 Scale = Annotated[
     float | None, typer.Option(help="Pixels drawn per CSS pixel of MiniWoB++.", show_default="model's, or 3")
 ]
@@ -56,11 +62,11 @@ def choice(
     dialect: str | None,
     frame: str | None,
     history: str | None,
-    temperature: float,
-    max_tokens: int,
+    temperature: float | None,
+    max_tokens: int | None,
     sample_seed: int | None,
     constrained: bool,
-    thinking: bool,
+    thinking: bool | None,
     device: str | None,
 ) -> PolicyChoice:
     from holotron.agent.policies.choice import PolicyChoice

@@ -47,11 +47,11 @@ def miniwob(
     dialect: shared.Dialect = None,
     frame: shared.Frame = None,
     history: shared.History = None,
-    temperature: shared.Temperature = 0.0,
-    max_tokens: shared.MaxTokens = 1024,
+    temperature: shared.Temperature = None,
+    max_tokens: shared.MaxTokens = None,
     sample_seed: shared.SampleSeed = None,
     constrained: shared.Constrained = True,
-    thinking: shared.Thinking = False,
+    thinking: shared.Thinking = None,
     device: shared.Device = None,
 ) -> None:
     """MiniWoB++: mean success over tasks, with intervals; environment errors apart."""

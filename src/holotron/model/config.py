@@ -135,8 +135,9 @@ class TokenIds:
     image_end: int = 131_074
     bos: int | None = 1
     eos: tuple[int, ...] = (12,)
-    # Ids from here on are never sampled (image placeholders and padding rows); None: the whole vocabulary is text.
-    first_unsampled: int | None = 131_072
+    # Ids from here on are never sampled, whatever the tokenizer says of them: padding rows of the vocabulary.
+    first_unsampled: int | None = None
+    unsampled: frozenset[int] = frozenset()  # nor are these: ids that the tokenizer does not have
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,11 @@ def grammar_for(
             plain = Grammar.regex(format.regex)
         case _:
             return None
+    return behind_reasoning(plain, thinking=thinking, opens_reasoning=opens_reasoning)
+
+
+def behind_reasoning(plain: Grammar, *, thinking: bool, opens_reasoning: bool) -> Grammar:
+    """A grammar for what follows the reasoning, which is free."""
     if not thinking and not opens_reasoning:
         return plain
     body = f"%json {plain.source}" if plain.kind == "json_schema" else _regex_term(plain.source)

@@ -21,6 +21,7 @@ from holotron.agent.profiles import FILE as AGENT_FILE
 from holotron.agent.profiles import Profile, profile_for, read_profile
 from holotron.errors import ConfigError
 
+MAX_TOKENS = 1024  # of one reply, where neither the user nor the model says
 MOST_IMAGES = 64  # in one request of ours; the history policy is what keeps them few
 
 
@@ -33,16 +34,22 @@ class PolicyChoice:
     dialect: str | None = None
     frame: str | None = None
     history: str | None = None
-    temperature: float = 0.0
-    max_tokens: int = 1024
+    temperature: float | None = None
+    max_tokens: int | None = None
     seed: int | None = None
     constrained: bool = True
-    thinking: bool = False
+    thinking: bool | None = None
     device: str | None = None
 
     def profile(self, name: str, folder: Path | None = None) -> Profile:
         known = profile_for(name, folder)
-        return known.with_wishes(dialect=self.dialect, frame=self.frame, history=self.history)
+        known = known.with_wishes(dialect=self.dialect, frame=self.frame, history=self.history)
+        wishes: dict[str, Any] = {
+            "temperature": self.temperature,
+            "max_tokens": self.max_tokens,
+            "thinking": self.thinking,
+        }
+        return replace(known, **{name: value for name, value in wishes.items() if value is not None})
 
 
 def miniwob_view(choice: PolicyChoice, scale: float | None, crop: bool | None, png: bool | None) -> dict[str, Any]:
@@ -99,9 +106,11 @@ async def _remote(choice: PolicyChoice, actions: Sequence[str]) -> Policy:
         model,
         profile.make_dialect(actions),
         profile.make_history(),
-        sampling=Sampling(choice.temperature, max_tokens=choice.max_tokens, seed=choice.seed),
+        sampling=Sampling(profile.temperature, profile.top_p, profile.max_tokens or MAX_TOKENS, choice.seed),
         structured=choice.constrained,
-        extra_body={"chat_template_kwargs": {"enable_thinking": True}} if choice.thinking else None,
+        extra_body=None
+        if profile.thinking is None
+        else {"chat_template_kwargs": {"enable_thinking": profile.thinking}},
     )
 
 
@@ -123,14 +132,27 @@ def _engine(choice: PolicyChoice, actions: Sequence[str]) -> Policy:
     profile = choice.profile(choice.spec, found if isinstance(found, Path) else None)
     model, processor = load_model(choice.spec, device=choice.device)
     processor.limits = replace(processor.limits, max_images=MOST_IMAGES, max_tiles=MOST_IMAGES * 13)
+    own = processor.sampling
+    sampling = SamplingParams(
+        max_tokens=profile.max_tokens or MAX_TOKENS,
+        temperature=_first(profile.temperature, own.temperature, 0.0),
+        top_p=_first(profile.top_p, own.top_p, 1.0),
+        top_k=own.top_k or 0,
+        min_p=own.min_p or 0.0,
+        seed=choice.seed,
+    )
     return EnginePolicy(
         Engine(model, processor),
         profile.make_dialect(actions),
         profile.make_history(),
         name=choice.spec,
-        sampling=SamplingParams(temperature=choice.temperature, max_tokens=choice.max_tokens, seed=choice.seed),
+        sampling=sampling,
         constrained=choice.constrained,
-        thinking=choice.thinking,
+        thinking=processor.template.thinks_by_default if profile.thinking is None else profile.thinking,
         deltas=None if profile.deltas is None else Deltas(profile.deltas),
         owns_engine=True,
     )
+
+
+def _first(*values: float | None) -> float:
+    return next(value for value in values if value is not None)

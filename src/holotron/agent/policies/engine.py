@@ -87,9 +87,9 @@ class EnginePolicy:
         assert processor is not None
         tools = list(output.tools) or None
         sampling = replace(self.sampling, temperature=temperature, seed=seed)
-        grammar = _grammar(output) if self.constrained else None
         try:
             prompt = await aio.on_worker(lambda: processor.render([_plain(m) for m in messages], tools, self.thinking))
+            grammar = _grammar(output, prompt, self.thinking) if self.constrained else None
             started = await _patiently(lambda: aio.complete(prompt, sampling, grammar=grammar, n=n))
             results = [await generation for generation in started]
         except (InputError, EngineStopped) as error:
@@ -139,7 +139,7 @@ class EngineChat:
     async def complete(self, messages: Sequence[Message], output: Output) -> Completion:
         try:
             session, prompt, images = await self._continue(messages, output)
-            grammar = _grammar(output) if self.constrained else None
+            grammar = _grammar(output, prompt, self.thinking) if self.constrained else None
             result = await self._generate(session, grammar)
         except (InputError, EngineStopped) as error:
             raise PolicyError(f"the engine refused: {error}") from error
@@ -220,10 +220,15 @@ def _plain(message: Message) -> dict[str, Any]:
     return {"role": message.role, "content": parts}
 
 
-def _grammar(output: Output) -> Grammar | None:
-    if output.json_schema is not None:
-        return Grammar.json_schema(output.json_schema)
-    return Grammar.regex(output.regex) if output.regex is not None else None
+def _grammar(output: Output, prompt: Prompt, thinking: bool) -> Grammar | None:
+    if output.json_schema is None and output.regex is None:
+        return None
+    plain = Grammar.regex(output.regex or "") if output.json_schema is None else Grammar.json_schema(output.json_schema)
+    if not thinking and not prompt.opens_reasoning:
+        return plain
+    from holotron.server.constraints import behind_reasoning
+
+    return behind_reasoning(plain, thinking=thinking, opens_reasoning=prompt.opens_reasoning)
 
 
 def _completion(result: Result, opens_reasoning: bool, output: Output, images: int) -> Completion:

@@ -36,8 +36,8 @@ SESSIONS = 1  # the version of the session extension we speak
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    temperature: float = 0.0
-    top_p: float = 1.0
+    temperature: float | None = 0.0  # None: as the server has it
+    top_p: float | None = None
     max_tokens: int = 1024
     seed: int | None = None
 
@@ -183,10 +183,12 @@ class OpenAIPolicy:
         request: dict[str, Any] = {
             "model": self._model,
             "messages": [to_openai(message) for message in messages],
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
             "max_tokens": sampling.max_tokens,
         }
+        if sampling.temperature is not None:
+            request["temperature"] = sampling.temperature
+        if sampling.top_p is not None:
+            request["top_p"] = sampling.top_p
         if sampling.seed is not None:
             request["seed"] = sampling.seed
         if output.tools:

@@ -91,10 +91,13 @@ def load_config(path: str | Path) -> ModelConfig:
     """Read a checkpoint folder's `config.json` (or the file itself)."""
     path = Path(path)
     file = path / "config.json" if path.is_dir() else path
-    return parse_config(read_json(file), str(file))
+    beside = file.with_name("preprocessor_config.json")
+    return parse_config(read_json(file), str(file), read_json(beside) if beside.is_file() else None)
 
 
-def parse_config(data: Mapping[str, Any], where: str = "config.json") -> ModelConfig:
+def parse_config(
+    data: Mapping[str, Any], where: str = "config.json", preprocessor: Mapping[str, Any] | None = None
+) -> ModelConfig:
     found = recognise(data)
     if found is None:
         known = ", ".join(kind for each in families() for kind in each.model_types)
@@ -102,9 +105,16 @@ def parse_config(data: Mapping[str, Any], where: str = "config.json") -> ModelCo
             f"{where}: model_type {data.get('model_type')!r} (architectures {data.get('architectures')}) belongs to no "
             f"family that is known here; known are {known}"
         )
-    return found.read(data, where)
+    return found.read(data, where, preprocessor)
 
 
 def dump_config(config: ModelConfig) -> dict[str, Any]:
-    """A `config.json` in the published form. A loaded model keeps the file it came from, sizes included."""
-    return dict(config.raw) if config.raw is not None else family_of(config).write(config)
+    """A `config.json` in the published form. A loaded model keeps the file it came from, sizes included; only its
+    references to Python files, which are not copied along, are pointed to the repository that has them."""
+    known = family_of(config)
+    written = dict(config.raw) if config.raw is not None else known.write(config)
+    classes = written.pop("auto_map", None)
+    if isinstance(classes, Mapping) and known.code:
+        names = {kind: str(name).rpartition("--") for kind, name in classes.items()}
+        written["auto_map"] = {kind: f"{where or known.code}--{name}" for kind, (where, _, name) in names.items()}
+    return written

@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from holotron.model.config import ModelConfig
 
 
+def nested_decoder(data: Mapping[str, Any]) -> Any:
+    """Vision-language files keep their decoder's configuration under one of these names."""
+    inner = (data.get(name) for name in ("llm_config", "text_config", "language_config"))
+    return next((found for found in inner if found is not None), None)
+
+
 class ImageTokens(NamedTuple):
     """What a tokenizer calls the token that stands for a piece of a picture, and the tags around a picture."""
 
@@ -37,6 +43,12 @@ class AgentDefaults:
     dialect: str
     frame: str | None = None  # None: the dialect's own
     history: str = "window:3"
+    # None: what the checkpoint's own generation_config.json and chat template say.
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None  # of one reply, its reasoning included
+    thinking: bool | None = None
+    source: str = ""  # where this is written
 
 
 class Family:
@@ -45,17 +57,21 @@ class Family:
     name: ClassVar[str] = ""  # under which it is registered
     model_types: ClassVar[tuple[str, ...]] = ()  # what `model_type` and `architectures` say in its config.json
     image_tokens: ClassVar[ImageTokens] = ImageTokens()
+    image_ids: ClassVar[tuple[int, int, int]] = (131_072, 131_073, 131_074)  # theirs, where config.json does not say
     chat: ClassVar[Chat | None] = None
+    # The repository whose Python files open it in other tools; empty: they know the family themselves.
+    code: ClassVar[str] = ""
     agents: ClassVar[tuple[AgentDefaults, ...]] = ()
-    # Tensors that published files may carry and this model has no use for.
+    # Of the tensors that have no parameter here: those that published files may carry all the same.
     ignored: ClassVar[re.Pattern[str]] = re.compile(r"(^|\.)rotary_emb\.inv_freq$")
 
     def recognises(self, data: Mapping[str, Any]) -> bool:
         """Is this its config.json? At most one family may say so."""
         return False
 
-    def read(self, data: Mapping[str, Any], where: str) -> ModelConfig:
-        """`config.json` to our configuration; a `ConfigError` names the file (`where`), the key and what is wrong."""
+    def read(self, data: Mapping[str, Any], where: str, preprocessor: Mapping[str, Any] | None = None) -> ModelConfig:
+        """`config.json` to our configuration; a `ConfigError` names the file (`where`), the key and what is wrong.
+        `preprocessor_config.json` may say of images what `config.json` does not."""
         raise ConfigError(f"{where}: {type(self).__name__} is a family of models that are only reached by URL")
 
     def write(self, config: ModelConfig) -> dict[str, Any]:

@@ -51,26 +51,22 @@ def names_kind(data: Mapping[str, Any], kinds: tuple[str, ...]) -> bool:
     return any(kind in said for kind in kinds)
 
 
-def nested_decoder(data: Mapping[str, Any]) -> Any:
-    """Vision-language files keep their decoder's configuration under one of these names."""
-    return Fields(data, "").get("llm_config", "text_config", "language_config")
+def read_tokens(top: Mapping[str, Any], llm: Mapping[str, Any], image_ids: tuple[int, int, int]) -> TokenIds:
+    """`image_ids` are the family's own. Where a file gives the image token alone, its tags follow it."""
 
-
-def read_tokens(top: Mapping[str, Any], llm: Mapping[str, Any], *, vision: bool) -> TokenIds:
     def either(name: str) -> Any:
         return top.get(name) if top.get(name) is not None else llm.get(name)
 
     eos = either("eos_token_id")
-    image = either("img_context_token_id") or either("image_token_id") or 131_072
-    start = either("img_start_token_id") or image + 1
-    end = either("img_end_token_id") or image + 2
+    image = either("img_context_token_id") or either("image_token_id") or image_ids[0]
+    start, end = image_ids[1:] if image == image_ids[0] else (image + 1, image + 2)
     return TokenIds(
         image=image,
-        image_start=start,
-        image_end=end,
+        image_start=either("img_start_token_id") or start,
+        image_end=either("img_end_token_id") or end,
         bos=either("bos_token_id"),
         eos=tuple(eos) if isinstance(eos, list) else (eos,) if eos is not None else (),
-        first_unsampled=either("first_unsampled_token_id") or (image if vision and image >= 131_072 else None),
+        first_unsampled=either("first_unsampled_token_id"),
     )
 
 

@@ -10,6 +10,7 @@ from holotron.model.families.base import AgentDefaults, Family
 class Hosted(Family):
     name = "hosted"
     agents = (
-        AgentDefaults(r"holo-?1", "surfer"),  # Holo1 and Holo1.5, on Qwen2.5-VL
-        AgentDefaults(r"gpt-|claude|gemini|\bo[134]-", "tools"),
+        # Holo1 and Holo1.5, on Qwen2.5-VL.
+        AgentDefaults(r"holo-?1", "surfer", temperature=0.0, source="github.com/hcompai/surfer-h-cli"),
+        AgentDefaults(r"gpt-|claude|gemini|\bo[134]-", "tools", temperature=0.0),
     )

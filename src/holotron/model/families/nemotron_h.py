@@ -21,11 +21,10 @@ from holotron.model.config import (
     TokenIds,
 )
 from holotron.model.families import FAMILIES
-from holotron.model.families.base import Chat, Family
+from holotron.model.families.base import Chat, Family, nested_decoder
 from holotron.model.families.common import (
     Fields,
     names_kind,
-    nested_decoder,
     read_tokens,
     write_sizes,
     write_tokens,
@@ -53,10 +52,10 @@ class NemotronH(Family):
         # Files of before the name was settled have only the pattern.
         return names_kind(data, self.model_types) or ("hybrid_override_pattern" in data and "model_type" not in data)
 
-    def read(self, data: Mapping[str, Any], where: str) -> ModelConfig:
+    def read(self, data: Mapping[str, Any], where: str, preprocessor: Mapping[str, Any] | None = None) -> ModelConfig:
         return ModelConfig(
             decoder=read_decoder(Fields(data, where)),
-            tokens=read_tokens(data, data, vision=False),
+            tokens=read_tokens(data, data, self.image_ids),
             name=str(data.get("_name_or_path") or ""),
             family=self.name,
             raw=dict(data),

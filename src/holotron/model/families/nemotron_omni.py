@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holotron.model.families import FAMILIES
-from holotron.model.families.base import Chat
+from holotron.model.families.base import AgentDefaults, Chat
 from holotron.model.families.common import names_kind
 from holotron.model.families.nemotron_vl import NemotronVL, wraps_nemotron
 from holotron.model.families.radio import is_dynamic
@@ -20,7 +20,20 @@ class NemotronOmni(NemotronVL):
     name = "nemotron_omni"
     model_types = ("NemotronH_Nano_Omni_Reasoning_V3", "NemotronH_Omni_Reasoning_V3", "nemotron_h_omni")
     chat = Chat("chatml", mark="<|im_start|>", end="<|im_end|>")
-    agents = ()
+    code = "nvidia/Nemotron-3-Nano-Omni-30B-A3B-Reasoning-BF16"
+    image_ids = (18, 21, 22)
+    agents = (
+        AgentDefaults(
+            r"holotron-?[34]|nemotron-3-nano-omni",
+            "holotron",
+            temperature=0.8,
+            top_p=0.95,
+            max_tokens=4096,
+            thinking=True,
+            source="NVIDIA-NeMo/Nemotron@e27b371, usage-cookbook/Nemotron-3-Nano-Omni/computer-use-agent-with-omni/"
+            "server/holotron_agent.py",
+        ),
+    )
     prefix_tokens = 10
     align_corners = False
 

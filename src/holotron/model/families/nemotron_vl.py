@@ -22,8 +22,8 @@ from holotron.model.config import (
     VisionConfig,
 )
 from holotron.model.families import FAMILIES
-from holotron.model.families.base import AgentDefaults, Chat, Family
-from holotron.model.families.common import Fields, names_kind, nested_decoder, read_tokens, write_tokens
+from holotron.model.families.base import AgentDefaults, Chat, Family, nested_decoder
+from holotron.model.families.common import Fields, names_kind, read_tokens, write_tokens
 from holotron.model.families.nemotron_h import NemotronH, read_decoder, write_decoder
 from holotron.model.families.radio import is_dynamic, read_vision, write_vision
 
@@ -36,13 +36,13 @@ class NemotronVL(Family):
     model_types: ClassVar[tuple[str, ...]] = ("NemotronH_Nano_VL_V2",)
     chat = Chat("nemotron-vl", mark="<SPECIAL_11>", end="<SPECIAL_12>")
     agents: ClassVar[tuple[AgentDefaults, ...]] = (
-        AgentDefaults(r"holotron", "holotron", history="append"),
-        AgentDefaults(r"holotron-mini|\btiny\b|small-30m", "compact", history="append"),
+        # No loop of Holotron-12B's own was published; it gets the last three screenshots, as its successor does.
+        AgentDefaults(r"holotron", "holotron"),
+        AgentDefaults(r"holotron-mini|\btiny\b|small-30m", "compact", history="append", temperature=0.0),
     )
-    ignored = re.compile(
-        NemotronH.ignored.pattern
-        + r"|^sound|(^|\.)video_embedder\.|^vision_model\.radio_model\.(summary_idxs$|input_conditioner\.)"
-    )
+    # Of the tower whatever is not asked for: conditioners, layer scales, video embedders come and go between releases.
+    ignored = re.compile(NemotronH.ignored.pattern + r"|^sound|^vision_model\.")
+    code = "nvidia/NVIDIA-Nemotron-Nano-12B-v2-VL-BF16"
     # What the tower is like where its configuration does not say.
     prefix_tokens = 16
     align_corners = True
@@ -50,7 +50,7 @@ class NemotronVL(Family):
     def recognises(self, data: Mapping[str, Any]) -> bool:
         return wraps_nemotron(data, self.model_types) and not is_dynamic(data)
 
-    def read(self, data: Mapping[str, Any], where: str) -> ModelConfig:
+    def read(self, data: Mapping[str, Any], where: str, preprocessor: Mapping[str, Any] | None = None) -> ModelConfig:
         top = Fields(data, where)
         llm = top.part("llm_config", "text_config", "language_config")
         shuffle = round(1 / float(top.get("downsample_ratio", default=0.5)))
@@ -60,8 +60,8 @@ class NemotronVL(Family):
             decoder=read_decoder(llm),
             vision=read_vision(top, prefix=self.prefix_tokens, align_corners=self.align_corners),
             projector=ProjectorConfig(width=top.integer("projector_hidden_size", default=4096), shuffle=shuffle),
-            image=ImageConfig.from_hf(dict(data)),
-            tokens=read_tokens(data, llm.data, vision=True),
+            image=ImageConfig.from_hf(data, preprocessor),
+            tokens=read_tokens(data, llm.data, self.image_ids),
             name=str(top.get("_name_or_path", default="")),
             family=self.name,
             raw=dict(data),
@@ -74,11 +74,15 @@ class NemotronVL(Family):
         return {
             "architectures": [self.model_types[0]],
             "model_type": self.model_types[0],
+            "auto_map": {"AutoConfig": f"configuration.{self.model_types[0]}_Config"},
             "llm_config": write_decoder(config.decoder),
-            "vision_config": write_vision(config.vision),
+            "vision_config": write_vision(config.vision, config.image),
             "projector_hidden_size": config.projector.width,
             "vit_hidden_size": config.vision.hidden,
             "ps_version": "v2",
+            # vLLM reads these two and wants them to be there.
+            "template": None,
+            "image_tag_type": "internvl",
             **image,
             "force_image_size": image["image_size"],
             "downsample_ratio": 1 / config.projector.shuffle,

@@ -27,16 +27,17 @@ class Qwen3(Family):
     name = "qwen3"
     model_types = ("qwen3", "Qwen3ForCausalLM")
     chat = Chat("chatml", mark="<|im_start|>", end="<|im_end|>")
-    agents = (AgentDefaults(r"holo-?[23]", "holotron"),)
+    # Holo2 and its successors stand on Qwen3-VL and Qwen3.5: by URL they are understood, their towers are not built.
+    agents = (AgentDefaults(r"holo-?[234]", "holotron", temperature=0.0, source="github.com/hcompai/hai-cookbook"),)
 
     def recognises(self, data: Mapping[str, Any]) -> bool:
         return names_kind(data, self.model_types)
 
-    def read(self, data: Mapping[str, Any], where: str) -> ModelConfig:
+    def read(self, data: Mapping[str, Any], where: str, preprocessor: Mapping[str, Any] | None = None) -> ModelConfig:
         f = Fields(data, where)
         return ModelConfig(
             decoder=_decoder(f),
-            tokens=read_tokens(data, data, vision=False),
+            tokens=read_tokens(data, data, self.image_ids),
             name=str(f.get("_name_or_path", default="")),
             family=self.name,
             raw=dict(data),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holotron.errors import ConfigError
-from holotron.model.config import VisionConfig
+from holotron.model.config import ImageConfig, VisionConfig
 from holotron.model.families.common import Fields
 
 # Towers are named, not described, in published files.
@@ -14,6 +14,7 @@ _TOWERS = {
     "vit_huge_patch16_224": {"hidden": 1280, "layers": 32, "heads": 16, "mlp": 5120},
     "vit_large_patch16_224": {"hidden": 1024, "layers": 24, "heads": 16, "mlp": 4096},
     "vit_base_patch16_224": {"hidden": 768, "layers": 12, "heads": 12, "mlp": 3072},
+    "vit_small_patch16_224": {"hidden": 384, "layers": 12, "heads": 6, "mlp": 1536},
 }
 _ALIASES = {"radio_v2.5-h": "vit_huge_patch16_224", "c-radio_v2-vlm-h": "vit_huge_patch16_224"}
 
@@ -21,8 +22,8 @@ _ALIASES = {"radio_v2.5-h": "vit_huge_patch16_224", "c-radio_v2-vlm-h": "vit_hug
 def is_dynamic(data: Mapping[str, Any]) -> bool:
     """Dynamic resolution instead of tiles: the range of patches is what says so."""
     vision = data.get("vision_config")
-    arguments = vision.get("args") if isinstance(vision, Mapping) else None
-    return isinstance(arguments, Mapping) and arguments.get("min_num_patches") is not None
+    places = (vision, vision.get("args")) if isinstance(vision, Mapping) else ()
+    return any(isinstance(place, Mapping) and place.get("min_num_patches") for place in places)
 
 
 def read_vision(top: Fields, *, prefix: int, align_corners: bool) -> VisionConfig:
@@ -54,8 +55,22 @@ def read_vision(top: Fields, *, prefix: int, align_corners: bool) -> VisionConfi
     )
 
 
-def write_vision(v: VisionConfig) -> dict[str, Any]:
+def write_vision(v: VisionConfig, image: ImageConfig) -> dict[str, Any]:
+    """Sizes in words, which we read, and as the tower's name and arguments, which vLLM and SGLang read. (A tower of
+    a size that they have no name for opens nowhere else.)"""
+    shape = {"hidden": v.hidden, "layers": v.layers, "heads": v.heads, "mlp": v.mlp}
+    patches = {"min_num_patches": image.min_patches, "max_num_patches": image.max_patches} if image.dynamic else {}
     return {
+        "args": {
+            "model": next((name for name, known in _TOWERS.items() if known == shape), None),
+            "cpe_max_size": v.grid * v.patch,
+            # One class token; with the registers it makes a full multiple.
+            "register_multiple": v.prefix if v.prefix > 1 else None,
+            "cls_token_per_teacher": False,
+            "teachers": [],
+            **patches,
+        },
+        "preferred_resolution": [image.tile_size, image.tile_size],
         "model_type": "radio",
         "hidden_size": v.hidden,
         "num_hidden_layers": v.layers,

@@ -20,8 +20,8 @@ from holotron.errors import CheckpointError
 from holotron.model.families import dump_config
 from holotron.model.model import Holotron
 from holotron.model.weights.card import ModelCard
-from holotron.model.weights.load import INDEX
 from holotron.model.weights.names import entries
+from holotron.model.weights.shards import INDEX
 
 
 def save_checkpoint(
