@@ -17,7 +17,7 @@ from holotron.engine.api import EngineConfig
 from holotron.engine.engine import Engine
 from holotron.engine.plan import GPUS, GiB, Planner, gpu_bytes
 from holotron.errors import CapacityError, ConfigError
-from holotron.model.hf_config import dump_config
+from holotron.model.families import dump_config
 from holotron.model.loading import load_model, model_config
 from holotron.model.presets import preset
 from holotron.model.weights import random_model, save_checkpoint

@@ -6,14 +6,13 @@ A checkpoint says so itself in a file `agent.json` beside its weights; a server 
      "views": {"miniwob": {"scale": 2, "crop": true, "format": "png"}, "web": {"width": 640, "height": 480}}}
 
 `views` is by suite: how the model was shown it in training, and wants to be shown it again. `"deltas": 0` asks for
-screenshots told as changes. For the published families, which do not carry that file, the name decides. Whatever the
-user says wins over both.
+screenshots told as changes. For the published families, which do not carry that file, the name decides
+(`model/families`). Whatever the user says wins over both.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any
 from holotron.agent.dialects import Dialect, make_dialect
 from holotron.agent.history import History, parse_history
 from holotron.errors import ConfigError
+from holotron.model.families import agent_defaults
 from holotron.view import View
 
 FILE = "agent.json"
@@ -34,15 +34,22 @@ class Profile:
     history: str = "window:3"
     views: Mapping[str, View] = field(default_factory=dict)  # by suite
     deltas: int | None = None  # tolerance of screenshot deltas, for a model trained with them; None: off
-    temperature: float = 0.0
-    top_p: float = 1.0
-    thinking: bool = False  # whether it reasons before it replies
+    # None: what the checkpoint's generation_config.json and chat template say.
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None  # of one reply, its reasoning included
+    thinking: bool | None = None  # whether it reasons before it replies
 
     def __post_init__(self) -> None:
-        if not (self.deltas is None or (type(self.deltas) is int and 0 <= self.deltas <= 255)):
-            raise ConfigError(f"deltas is a tolerance from 0 to 255, or absent; found {self.deltas!r}")
-        if not self.temperature >= 0 or not 0 < self.top_p <= 1:
-            raise ConfigError("temperature is at least 0, top_p between 0 and 1")
+        for name, good, what in (
+            ("deltas", lambda d: type(d) is int and 0 <= d <= 255, "a tolerance from 0 to 255"),
+            ("temperature", lambda t: type(t) in (int, float) and t >= 0, "a number from 0 on"),
+            ("top_p", lambda p: type(p) in (int, float) and 0 < p <= 1, "a number above 0 and at most 1"),
+            ("max_tokens", lambda n: type(n) is int and n > 0, "a positive whole number"),
+            ("thinking", lambda b: type(b) is bool, "true or false"),
+        ):
+            if (value := getattr(self, name)) is not None and not good(value):
+                raise ConfigError(f"{name} is {what}, or absent; found {value!r}")
         self.make_dialect()
         self.make_history()
 
@@ -96,24 +103,16 @@ def _renamed(values: Mapping[str, Any]) -> dict[str, Any]:
     return said
 
 
-# The first pattern that occurs in the model's name. Holotron keeps its whole past, which is what its state is for.
-_FAMILIES: list[tuple[str, Profile]] = [
-    (r"holotron-mini|\btiny\b|small-30m", Profile("compact", history="append")),
-    (r"holotron", Profile("holotron", history="append")),
-    (r"holo-?1", Profile("surfer")),
-    (r"holo-?[23]|holo2|holo3", Profile("holotron")),
-    (r"gpt-|claude|gemini|o[134]-", Profile("tools")),
-]
-
-
 def profile_for(name: str, folder: Path | None = None) -> Profile:
     """What the model says of itself, else what its family is known to speak, else the most common contract."""
     if folder is not None and (folder / FILE).is_file():
         return read_profile(folder / FILE)
-    for pattern, profile in _FAMILIES:
-        if re.search(pattern, name.lower()):
-            return profile
-    return Profile()
+    known = agent_defaults(name)
+    if known is None:
+        # Of a model behind a URL nothing else is known: greedy, as agents mostly are.
+        return Profile(temperature=0.0) if folder is None else Profile()
+    said = ("dialect", "frame", "history", "temperature", "top_p", "max_tokens", "thinking")
+    return Profile(**{field: getattr(known, field) for field in said})
 
 
 def read_profile(path: Path) -> Profile:

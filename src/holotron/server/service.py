@@ -46,6 +46,7 @@ class Service:
 
     def become_ready(self, loaded: Loaded) -> None:
         self._loaded = loaded
+        self.settings = self.settings.model_copy(update={"reply": self.settings.reply.filled(loaded.processor)})
         self.stage = "ready"
 
     @property

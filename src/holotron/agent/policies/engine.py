@@ -18,8 +18,9 @@ from holotron.agent.history import History
 from holotron.agent.images import Image
 from holotron.agent.messages import Message, count_images, to_openai
 from holotron.agent.policies.conversation import Conversation, new_messages
-from holotron.agent.policies.registry import PolicyRequest, local_profile, policies
+from holotron.agent.policies.registry import MAX_TOKENS, PolicyRequest, local_profile, policies
 from holotron.engine import EngineStopped, Grammar, Overloaded, Result, SamplingParams
+from holotron.engine.reasoning import behind_reasoning
 from holotron.envs.base import Environment
 from holotron.errors import ConfigError, InputError, PolicyError
 from holotron.model.processor import Transcript
@@ -88,10 +89,10 @@ class EnginePolicy:
         assert processor is not None
         tools = list(output.tools) or None
         sampling = replace(self.sampling, temperature=temperature, seed=seed)
-        grammar = _grammar(output) if self.constrained else None
         try:
             plain = [_plain(message) for message in messages]
             prompt = await aio.on_worker(lambda: Transcript().next(processor, plain, tools, self.thinking))
+            grammar = _grammar(output, prompt, self.thinking) if self.constrained else None
             started = await _patiently(lambda: aio.complete(prompt, sampling, grammar=grammar, n=n))
             results = [await generation for generation in started]
         except (InputError, EngineStopped) as error:
@@ -129,20 +130,31 @@ def _load(request: PolicyRequest) -> EnginePolicy:
 
     model, processor = load_model(request.argument, device=request.device)
     profile = request.wishes(local_profile(request.argument))
+    own = processor.sampling
+    sampling = SamplingParams(
+        max_tokens=profile.max_tokens or MAX_TOKENS,
+        temperature=_first(profile.temperature, own.temperature, 0.0),
+        top_p=_first(profile.top_p, own.top_p, 1.0),
+        top_k=own.top_k or 0,
+        min_p=own.min_p or 0.0,
+        seed=request.seed,
+    )
     processor.limits = replace(processor.limits, max_images=MOST_IMAGES, max_tiles=MOST_IMAGES * 13)
     return EnginePolicy(
         Engine(model, processor),
         profile.make_dialect(request.actions),
         profile.make_history(),
         name=request.argument,
-        sampling=SamplingParams(
-            temperature=profile.temperature, top_p=profile.top_p, max_tokens=request.max_tokens, seed=request.seed
-        ),
+        sampling=sampling,
         constrained=request.constrained,
-        thinking=profile.thinking,
+        thinking=processor.template.thinks_by_default if profile.thinking is None else profile.thinking,
         deltas=None if profile.deltas is None else Deltas(profile.deltas),
         owns_engine=True,
     )
+
+
+def _first(*values: float | None) -> float:
+    return next(value for value in values if value is not None)
 
 
 class EngineChat:
@@ -172,7 +184,7 @@ class EngineChat:
     async def complete(self, messages: Sequence[Message], output: Output) -> Completion:
         try:
             session, prompt, images = await self._continue(messages, output)
-            grammar = _grammar(output) if self.constrained else None
+            grammar = _grammar(output, prompt, self.thinking) if self.constrained else None
             result = await self._generate(session, grammar)
         except (InputError, EngineStopped) as error:
             raise PolicyError(f"the engine refused: {error}") from error
@@ -247,10 +259,13 @@ def _plain(message: Message) -> dict[str, Any]:
     return {"role": message.role, "content": parts}
 
 
-def _grammar(output: Output) -> Grammar | None:
-    if output.json_schema is not None:
-        return Grammar.json_schema(output.json_schema)
-    return Grammar.regex(output.regex) if output.regex is not None else None
+def _grammar(output: Output, prompt: Prompt, thinking: bool) -> Grammar | None:
+    if output.json_schema is None and output.regex is None:
+        return None
+    plain = Grammar.regex(output.regex or "") if output.json_schema is None else Grammar.json_schema(output.json_schema)
+    if not thinking and not prompt.opens_reasoning:
+        return plain
+    return behind_reasoning(plain, thinking=thinking, opens_reasoning=prompt.opens_reasoning)
 
 
 def _completion(result: Result, opens_reasoning: bool, output: Output, images: int) -> Completion:

@@ -24,7 +24,7 @@ from holotron.agent.dialects.tools import write_calls
 from holotron.agent.history import History
 from holotron.agent.messages import Message, count_images, to_openai
 from holotron.agent.policies.conversation import Conversation, new_messages
-from holotron.agent.policies.registry import PolicyRequest, policies
+from holotron.agent.policies.registry import MAX_TOKENS, PolicyRequest, policies
 from holotron.agent.profiles import Profile, profile_for
 from holotron.envs.base import Environment
 from holotron.errors import CapacityError, ConfigError, MissingDependency, PolicyError
@@ -38,8 +38,8 @@ SESSIONS = 1  # the version of the session extension we speak
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    temperature: float = 0.0
-    top_p: float = 1.0
+    temperature: float | None = 0.0  # None: as the server has it
+    top_p: float | None = None
     max_tokens: int = 1024
     seed: int | None = None
 
@@ -185,10 +185,12 @@ class OpenAIPolicy:
         request: dict[str, Any] = {
             "model": self._model,
             "messages": [to_openai(message) for message in messages],
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
             "max_tokens": sampling.max_tokens,
         }
+        if sampling.temperature is not None:
+            request["temperature"] = sampling.temperature
+        if sampling.top_p is not None:
+            request["top_p"] = sampling.top_p
         if sampling.seed is not None:
             request["seed"] = sampling.seed
         if output.tools:
@@ -378,12 +380,13 @@ async def served_profile(base_url: str, model: str | None) -> Profile:
 async def make_remote_policy(request: PolicyRequest) -> OpenAIPolicy:
     model, declared = await choose_model(request.argument, request.model)
     profile = request.wishes(declared)
+    thinking = profile.thinking
     return OpenAIPolicy(
         request.argument,
         model,
         profile.make_dialect(request.actions),
         profile.make_history(),
-        sampling=Sampling(profile.temperature, profile.top_p, request.max_tokens, request.seed),
+        sampling=Sampling(profile.temperature, profile.top_p, profile.max_tokens or MAX_TOKENS, request.seed),
         structured=request.constrained,
-        extra_body={"chat_template_kwargs": {"enable_thinking": True}} if profile.thinking else None,
+        extra_body=None if thinking is None else {"chat_template_kwargs": {"enable_thinking": thinking}},
     )

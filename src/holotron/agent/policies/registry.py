@@ -23,6 +23,8 @@ from holotron.agent.profiles import Profile, profile_for
 from holotron.errors import ConfigError
 from holotron.registry import Registry
 
+MAX_TOKENS = 1024  # of one reply, where neither the user nor the model says
+
 
 @dataclass(frozen=True, slots=True)
 class PolicyRequest:
@@ -34,7 +36,7 @@ class PolicyRequest:
     frame: str | None = None
     history: str | None = None
     temperature: float | None = None
-    max_tokens: int = 1024
+    max_tokens: int | None = None
     seed: int | None = None
     constrained: bool = True
     thinking: bool | None = None
@@ -46,9 +48,8 @@ class PolicyRequest:
     def wishes(self, declared: Profile) -> Profile:
         """What the model declares, with the user's choices on top."""
         profile = declared.with_wishes(dialect=self.dialect, frame=self.frame, history=self.history)
-        thinking = declared.thinking if self.thinking is None else self.thinking
-        temperature = declared.temperature if self.temperature is None else self.temperature
-        return replace(profile, temperature=temperature, thinking=thinking)
+        said = {name: getattr(self, name) for name in ("temperature", "max_tokens", "thinking")}
+        return replace(profile, **{name: value for name, value in said.items() if value is not None})
 
 
 PolicyFactory = Callable[[PolicyRequest], "Policy | Awaitable[Policy]"]

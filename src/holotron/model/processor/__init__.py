@@ -10,6 +10,7 @@ from holotron.model.processor.deltas import Deltas, Run, Screen
 from holotron.model.processor.images import ImageLimits, TiledImage, decode_image, normalise, tile_keys, to_tiles
 from holotron.model.processor.processor import Processor, Prompt, PromptImage, PromptLimits
 from holotron.model.processor.reply import ReplyParser, ReplyPart, ToolCall, parse_reply
+from holotron.model.processor.sampling import SamplingDefaults
 from holotron.model.processor.template import ChatTemplate
 from holotron.model.processor.tiling import ImageConfig, image_tokens, patch_grid, tile_count, tile_grid
 from holotron.model.processor.tokenizer import StreamDecoder, Tokenizer, byte_tokenizer
@@ -26,6 +27,7 @@ __all__ = [
     "ReplyParser",
     "ReplyPart",
     "Run",
+    "SamplingDefaults",
     "Screen",
     "StreamDecoder",
     "TiledImage",
