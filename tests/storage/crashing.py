@@ -1,8 +1,8 @@
 """A store killed before each of its calls to the file system in turn: `python -m tests.storage.crashing FOLDER`.
 
 For n = 1, 2, ... a child does the same work and is ended, with nothing cleaned up, before its n-th call; its parent
-then looks at what is left. Children are forks of a process that does nothing else, so a hundred crashes take seconds. Prints
-how many there were.
+then looks at what is left. Children are forks of a process that does nothing else, so a hundred crashes take seconds.
+Prints how many there were.
 """
 
 from __future__ import annotations
