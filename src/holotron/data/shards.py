@@ -24,7 +24,7 @@ from holotron.data.labels import Element, Page, Sample, Text, elements_from_json
 from holotron.errors import InputError
 from holotron.storage import shards
 from holotron.storage.files import exists
-from holotron.storage.tables import Row, Table, Tables, arrow
+from holotron.storage.tables import Record, Row, Table, Tables, arrow
 
 FORMAT = 1
 FOLDER = "pages"
@@ -166,6 +166,14 @@ def from_row(row: Row) -> Page:
         action=json.loads(row["action"]) if row["action"] else None,
         samples=tuple(_sample(sample) for sample in row["samples"]),
     )
+
+
+def image_check(record: Record) -> Iterator[tuple[str, str]]:
+    """For `verify`: the screenshot can be decoded."""
+    try:
+        decode(record[0]["image"])
+    except (OSError, ValueError) as error:
+        yield "", f"its screenshot cannot be decoded: {error}"
 
 
 def decode(image: bytes) -> np.ndarray:
