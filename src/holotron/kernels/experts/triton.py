@@ -43,13 +43,14 @@ def _weights(w, base, k, n, first, at, INPUTS: tl.constexpr, STRIDE_K: tl.conste
              WHOLE: tl.constexpr, DESCRIPTOR: tl.constexpr):  # fmt: skip
     """A step's tile of one expert's matrix, [depth, columns]."""
     if DESCRIPTOR:
-        return w.load([first, at]).T
+        tile = w.load([first, at]).T
     else:
         ptr = w + base + n[None, :] * STRIDE_N + (at + k)[:, None] * STRIDE_K
         if WHOLE:
-            return tl.load(ptr)
+            tile = tl.load(ptr)
         else:
-            return tl.load(ptr, (at + k)[:, None] < INPUTS, other=0.0)
+            tile = tl.load(ptr, (at + k)[:, None] < INPUTS, other=0.0)
+    return tile
 
 
 @triton.jit(do_not_specialize=["num_tiles"], do_not_specialize_on_alignment=["pair_ptr", "tiles_ptr"])

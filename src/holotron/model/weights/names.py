@@ -39,7 +39,7 @@ def entries(model: Holotron) -> list[Entry]:
     """Every tensor the checkpoint of this model must hold, in a stable order. Works on the meta device."""
     found: list[Entry] = []
     for name, tensor in named_tensors(model):
-        stacked = re.fullmatch(r"(.*\.experts)\.(up_proj|down_proj)", name)
+        stacked = re.fullmatch(r"(.*\.experts)\.(gate_proj|up_proj|down_proj)", name)
         if stacked:
             for j in range(tensor.shape[0]):
                 key = public_key(f"{stacked[1]}.{j}.{stacked[2]}.weight", model.config)
