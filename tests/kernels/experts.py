@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -13,16 +13,20 @@ from holotron.kernels.linear.reference import Quantized, quantize
 from tests.kernels.material import FP8, FP32, TOLERANCE, Bench, Result, error
 
 SMALL = ((37, 40, 24, 6, 3), (1, 20, 36, 17, 2))  # tokens, hidden, width, experts, chosen
-REAL = ((100, 2688, 1856, 128, 6), (2148, 2048, 512, 256, 8), (1, 2688, 1856, 128, 6), (700, 200, 136, 20, 4))
+REAL = ((100, 2688, 1856, 32, 6), (2148, 2048, 512, 256, 8), (1, 1344, 928, 128, 6), (700, 200, 136, 20, 4))
 
 
 def check(bench: Bench) -> Iterator[Result]:
-    shapes = REAL if bench.device == "cuda" else SMALL
-    yield from _choices(bench)
-    for tokens, hidden, width, experts, k in shapes:
+    for case in cases(bench):
+        yield from case
+
+
+def cases(bench: Bench, shapes: Sequence[tuple[int, int, int, int, int]] | None = None) -> Iterator[Iterator[Result]]:
+    yield _choices(bench)
+    for tokens, hidden, width, experts, k in shapes or (REAL if bench.device == "cuda" else SMALL):
         label = f"{tokens} tokens, {k} of {experts} experts"
         for name, chosen in _choices_of(bench, tokens, experts, k).items():
-            yield from _order(f"{label}, {name}", chosen, experts)
+            yield _order(f"{label}, {name}", chosen, experts)
             for gated, dtype in ((False, FP32), (True, FP32), (False, bench.half), (True, bench.half)):
                 if dtype == FP32 and bench.device == "cuda" and tokens > 1000:
                     continue  # fp32 has no matrix instruction, and float64 takes long
@@ -30,12 +34,12 @@ def check(bench: Bench) -> Iterator[Result]:
                     continue  # the interpreter takes long too
                 what = f"{label}, {name}, {'swiglu' if gated else 'relu2'} {dtype}"
                 x, weight, stacks = _material(bench, chosen, hidden, width, experts, gated, dtype)
-                yield from _forward(what, x, chosen, weight, stacks, dtype)
+                yield _forward(what, x, chosen, weight, stacks, dtype)
                 if name == "spread" and tokens <= 700:
-                    yield from _backward(what, bench, x, chosen, weight, stacks, dtype)
+                    yield _backward(what, bench, x, chosen, weight, stacks, dtype)
             for gated in (False, True):
                 what = f"{label}, {name}, {'swiglu' if gated else 'relu2'}, 8 bits"
-                yield from _eight_bit(what, bench, chosen, hidden, width, experts, gated)
+                yield _eight_bit(what, bench, chosen, hidden, width, experts, gated)
 
 
 def _choices(bench: Bench) -> Iterator[Result]:
@@ -114,9 +118,10 @@ def _forward(
     wanted = reference.mix(x.double(), chosen, weight.double(), _wide(stacks))
     yield label, error(triton.mix(x, chosen, weight, stacks), wanted), tolerance
     beside = torch.randn_like(wanted).to(dtype)
-    tiles = triton.tilings(chosen.numel(), stacks.up_EFD.shape[0], x.element_size() == 2)
-    together = triton.mix_with(*(t._replace(descriptors=True) for t in tiles), x, chosen, weight, stacks, beside)
-    yield f"{label}, beside something, by descriptors", error(together, wanted + beside.double()), tolerance
+    plain = triton.tilings(chosen.numel(), stacks.up_EFD.shape[0], x.element_size() == 2)
+    tiles = [t._replace(descriptors=True, swapped=True) for t in plain]
+    together = triton.mix_with(*tiles, x, chosen, weight, stacks, beside)
+    yield f"{label}, beside something, by descriptors, swapped", error(together, wanted + beside.double()), tolerance
     few = min(len(x), 5)
     alone = triton.mix_with(*tiles, x[:few], chosen[:few], weight[:few], stacks, beside[:few])
     yield f"{label}: tokens alone and among others, with the same tiles", float((alone != together[:few]).sum()), 0.0

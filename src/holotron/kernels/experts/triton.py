@@ -36,21 +36,36 @@ class Tiling(NamedTuple):
     warps: int
     stages: int
     descriptors: bool = False  # load weights by tensor descriptors (Hopper's copy engine) instead of pointers
+    swapped: bool = False  # compute the tile's transpose: Hopper's matrix unit wants 64 rows or more, columns are wider
 
 
 @triton.jit
-def _weights(w, base, k, n, first, at, INPUTS: tl.constexpr, STRIDE_K: tl.constexpr, STRIDE_N: tl.constexpr,
-             WHOLE: tl.constexpr, DESCRIPTOR: tl.constexpr):  # fmt: skip
+def _weights(
+    w, base, k, n, first, at, outputs, inputs,
+    TRANSPOSED: tl.constexpr, WHOLE: tl.constexpr, DESCRIPTOR: tl.constexpr,
+):  # fmt: skip
     """A step's tile of one expert's matrix, [depth, columns]."""
     if DESCRIPTOR:
         tile = w.load([first, at]).T
     else:
-        ptr = w + base + n[None, :] * STRIDE_N + (at + k)[:, None] * STRIDE_K
+        if TRANSPOSED:
+            ptr = w + base + (at + k)[:, None] * outputs + n[None, :]
+        else:
+            ptr = w + base + n[None, :] * inputs + (at + k)[:, None]
         if WHOLE:
             tile = tl.load(ptr)
         else:
-            tile = tl.load(ptr, (at + k)[:, None] < INPUTS, other=0.0)
+            tile = tl.load(ptr, (at + k)[:, None] < inputs, other=0.0)
     return tile
+
+
+@triton.jit
+def _step(acc, a, b, SWAPPED: tl.constexpr, PRECISION: tl.constexpr):
+    if SWAPPED:
+        acc = tl.dot(tl.trans(b), tl.trans(a), acc=acc, input_precision=PRECISION)
+    else:
+        acc = tl.dot(a, b, acc=acc, input_precision=PRECISION)
+    return acc
 
 
 @triton.jit(do_not_specialize=["num_tiles"], do_not_specialize_on_alignment=["pair_ptr", "tiles_ptr"])
@@ -66,10 +81,10 @@ def _products(
     tiles_ptr,
     num_tiles,
     stride_x,
-    OUTPUTS: tl.constexpr,
-    INPUTS: tl.constexpr,
-    STRIDE_N: tl.constexpr,
-    STRIDE_K: tl.constexpr,
+    outputs,
+    inputs,
+    TRANSPOSED: tl.constexpr,
+    WHOLE: tl.constexpr,  # the inputs are so many whole steps
     TOP_K: tl.constexpr,  # rows are found at their tokens; 0: they lie sorted
     ACTIVATION: tl.constexpr,
     QUANTIZED: tl.constexpr,
@@ -77,9 +92,10 @@ def _products(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
     DEPTH: tl.constexpr,
+    SWAPPED: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    across: tl.constexpr = (OUTPUTS + COLUMNS - 1) // COLUMNS
+    across = tl.cdiv(outputs, COLUMNS)
     tile = tl.program_id(0) // across
     column = tl.program_id(0) % across * COLUMNS
     begin = tl.load(tiles_ptr + num_tiles + tile)
@@ -94,35 +110,41 @@ def _products(
     if TOP_K > 0:
         source = tl.load(pair_ptr + source) // TOP_K
     n = column + tl.arange(0, COLUMNS)
-    inside = n < OUTPUTS
+    inside = n < outputs
     k = tl.arange(0, DEPTH)
-    WHOLE: tl.constexpr = INPUTS % DEPTH == 0
     x_ptr += source.to(tl.int64)[:, None] * stride_x + k[None, :]
-    base = expert.to(tl.int64) * (OUTPUTS * INPUTS)
-    first = expert * OUTPUTS + column
-    acc = tl.zeros([ROWS, COLUMNS], tl.float32)
-    acc_gate = tl.zeros([ROWS, COLUMNS], tl.float32)
-    for at in range(0, INPUTS, DEPTH):
+    base = expert.to(tl.int64) * outputs * inputs
+    first = expert * outputs + column
+    if SWAPPED:
+        acc = tl.zeros([COLUMNS, ROWS], tl.float32)
+    else:
+        acc = tl.zeros([ROWS, COLUMNS], tl.float32)
+    acc_gate = acc
+    for at in range(0, inputs, DEPTH):
         if WHOLE:
             a = tl.load(x_ptr + at)
         else:
-            a = tl.load(x_ptr + at, (at + k)[None, :] < INPUTS, other=0.0)
-        b = _weights(w, base, k, n % OUTPUTS, first, at, INPUTS, STRIDE_K, STRIDE_N, WHOLE, DESCRIPTOR)
-        acc = tl.dot(a, b, acc=acc, input_precision=PRECISION)
+            a = tl.load(x_ptr + at, (at + k)[None, :] < inputs, other=0.0)
+        b = _weights(w, base, k, n % outputs, first, at, outputs, inputs, TRANSPOSED, WHOLE, DESCRIPTOR)
+        acc = _step(acc, a, b, SWAPPED, PRECISION)
         if ACTIVATION == _SWIGLU:
-            g = _weights(gate, base, k, n % OUTPUTS, first, at, INPUTS, STRIDE_K, STRIDE_N, WHOLE, DESCRIPTOR)
-            acc_gate = tl.dot(a, g, acc=acc_gate, input_precision=PRECISION)
+            g = _weights(gate, base, k, n % outputs, first, at, outputs, inputs, TRANSPOSED, WHOLE, DESCRIPTOR)
+            acc_gate = _step(acc_gate, a, g, SWAPPED, PRECISION)
+    if SWAPPED:
+        acc = tl.trans(acc)
+        if ACTIVATION == _SWIGLU:
+            acc_gate = tl.trans(acc_gate)
     if QUANTIZED:
         x_scale = tl.load(x_scale_ptr + source)[:, None]
-        acc *= x_scale * tl.load(w_scale_ptr + expert * OUTPUTS + n, inside, other=0.0)[None, :]
+        acc *= x_scale * tl.load(w_scale_ptr + expert * outputs + n, inside, other=0.0)[None, :]
         if ACTIVATION == _SWIGLU:
-            acc_gate *= x_scale * tl.load(gate_scale_ptr + expert * OUTPUTS + n, inside, other=0.0)[None, :]
+            acc_gate *= x_scale * tl.load(gate_scale_ptr + expert * outputs + n, inside, other=0.0)[None, :]
     if ACTIVATION == _RELU2:
         acc = tl.maximum(acc, 0.0)
         acc = acc * acc
     if ACTIVATION == _SWIGLU:
         acc = acc * silu(acc_gate)
-    out_ptr += row.to(tl.int64)[:, None] * OUTPUTS + n[None, :]
+    out_ptr += row.to(tl.int64)[:, None] * outputs + n[None, :]
     tl.store(out_ptr, acc.to(out_ptr.dtype.element_ty), live[:, None] & inside[None, :])
 
 
@@ -155,9 +177,8 @@ def products(
     weight, weight_scale = weight_EOI if isinstance(weight_EOI, Quantized) else (weight_EOI, weight_EOI)
     gate, gate_scale = gate_EOI if isinstance(gate_EOI, Quantized) else (gate_EOI, gate_EOI)
     experts, outputs, inputs = weight.shape
-    stride_n, stride_k = inputs, 1
     if transposed:
-        outputs, inputs, stride_n, stride_k = inputs, outputs, 1, inputs
+        outputs, inputs = inputs, outputs
     quantized, pairs = isinstance(x, Quantized), len(order.pair_P)
     assert tiling.rows == order.block, "the tiles of the order are those of the product"
     dtype = torch.bfloat16 if quantized else values.dtype
@@ -184,8 +205,8 @@ def products(
         values.stride(0),
         outputs,
         inputs,
-        stride_n,
-        stride_k,
+        transposed,
+        inputs % tiling.depth == 0,
         order.top_k if at_tokens else 0,
         activation,
         quantized,
@@ -193,6 +214,7 @@ def products(
         tiling.rows,
         tiling.columns,
         tiling.depth,
+        tiling.swapped,
         "ieee" if values.dtype == torch.float32 else "tf32",
         num_warps=tiling.warps,
         num_stages=tiling.stages,
