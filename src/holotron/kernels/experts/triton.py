@@ -244,7 +244,7 @@ def mix_with(
     beside_TD: Tensor | None = None,
 ) -> Tensor:
     """`mix` with tiles of one's choosing."""
-    order = order_by_expert(chosen_Tk.to(torch.int32), stacks.up_EFD.shape[0], first.rows)
+    order = order_by_expert(chosen_Tk, stacks.up_EFD.shape[0], first.rows)
     activation = RELU2 if stacks.gate_EFD is None else SWIGLU
     hidden: Tensor | Quantized = products(
         x_TD, stacks.up_EFD, order, first, gate_EOI=stacks.gate_EFD, activation=activation, at_tokens=True

@@ -125,7 +125,7 @@ def mix(x_TD: Tensor, chosen_Tk: Tensor, weight_Tk: Tensor, stacks: Stacks) -> T
     up, down, gate = stacks
     assert isinstance(up, Tensor)
     first, second = tilings(chosen_Tk.numel(), len(up), x_TD.element_size() == 2)
-    order = order_by_expert(chosen_Tk.to(torch.int32).contiguous(), len(up), first.rows)
+    order = order_by_expert(chosen_Tk, len(up), first.rows)
     rows = TakeRows.apply(x_TD, order)
     hidden = Products.apply(rows, up, order, first)
     if gate is not None:

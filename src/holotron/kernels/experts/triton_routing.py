@@ -189,6 +189,7 @@ def route(logits_TE: Tensor, bias_E: Tensor | None, routing: Routing) -> tuple[T
 
 def order_by_expert(chosen_Tk: Tensor, experts: int, block: int) -> Order:
     """Sort the pairs, and cut the rows of every expert into tiles of `block`."""
+    chosen_Tk = chosen_Tk.to(torch.int32).contiguous()
     tokens, k = chosen_Tk.shape
     pairs, runs = tokens * k, triton.cdiv(tokens, RUN)
     # An expert's last tile may be nearly empty; that is the most there can be of them.
