@@ -53,7 +53,7 @@ def test_any_schedule_says_what_the_network_alone_says(
 
 
 @pytest.mark.slow
-@examples(max_examples=50, **THOROUGH)
+@examples(max_examples=30, **THOROUGH)
 @given(config=CONFIGS, operations=OPERATIONS)
 def test_with_experts_too(config: EngineConfig, operations: list[Operation]) -> None:
     play("experts", torch.float64, 0.0, config, operations)
