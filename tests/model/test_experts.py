@@ -17,7 +17,7 @@ from transformers.models.qwen3_5_moe.modeling_qwen3_5_moe import Qwen3_5MoeSpars
 from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeSparseMoeBlock
 
 from holotron.engine.weights import load_weights
-from holotron.kernels.experts import Routing, Stacks, mix, route
+from holotron.kernels.experts import Routing, Stacks, different_sizes, mix, route
 from holotron.kernels.layout import Layout
 from holotron.model.config import MLPConfig, MoEConfig
 from holotron.model.decoder import Decoder
@@ -165,6 +165,16 @@ def test_a_token_gets_among_others_what_it_gets_alone(config: MoEConfig) -> None
     made, x = layer(config, torch.float64), tokens(40, torch.float64)
     alone = torch.cat([run(made, x[t : t + 1]) for t in range(len(x))])
     torch.testing.assert_close(run(made, x), alone, rtol=1e-13, atol=1e-13)
+
+
+def test_a_rehearsal_meets_every_kernel() -> None:
+    pytest.importorskip("triton")
+    from holotron.kernels.experts.triton import tilings
+
+    for experts, top_k, most in ((128, 6, 2048), (256, 8, 8192), (8, 3, 64)):
+        met = {tilings(count * top_k, experts, True) for count in different_sizes(experts, top_k, most)}
+        assert met == {tilings(count * top_k, experts, True) for count in range(1, most + 1)}
+    layer(NEMOTRON).rehearse(64)
 
 
 # -------------------------------------------------------------------------------------------------------- casts, 8 bits

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from holotron.errors import ConfigError
 from holotron.kernels.attention import attend
 from holotron.kernels.conv import causal_conv
-from holotron.kernels.experts import Routing, Stacks, mix, route, router_logits
+from holotron.kernels.experts import Routing, Stacks, different_sizes, mix, route, router_logits
 from holotron.kernels.layout import Layout
 from holotron.kernels.linear import Quantized, linear, quantize, relu2
 from holotron.kernels.norm import add_rms_norm, gated_rms_norm, rms_norm
@@ -333,6 +333,13 @@ class MoE(nn.Module):
             return self.experts(narrow_TD, chosen, weight, shared)
         routed = self.fc2_latent_proj(self.experts(self.fc1_latent_proj(x_TD), chosen, weight, None))
         return routed if shared is None else routed + shared
+
+    @torch.inference_mode()
+    def rehearse(self, most_tokens: int) -> None:
+        """Run once with every number of tokens that takes other kernels, so that nobody waits for a compiler later."""
+        routing, weight = self.gate.routing, self.gate.weight
+        for count in different_sizes(len(weight), routing.top_k, most_tokens):
+            self(weight.new_ones(count, weight.shape[1]), Layout.build([count], device=weight.device))
 
     def _shared(self, x_TD: Tensor, narrow_TD: Tensor | Quantized, layout: Layout) -> Tensor:
         assert self.shared_experts is not None

@@ -10,7 +10,7 @@ from holotron.kernels.experts import reference
 from holotron.kernels.experts.reference import Routing, Stacks
 from holotron.kernels.linear.reference import Quantized
 
-__all__ = ["Routing", "Stacks", "mix", "route", "router_logits"]
+__all__ = ["Routing", "Stacks", "different_sizes", "mix", "route", "router_logits"]
 
 
 def router_logits(x_TD: Tensor, weight_ED: Tensor) -> Tensor:
@@ -46,6 +46,15 @@ def mix(
     else:
         mixed = reference.mix(x_TD, chosen_Tk, weight_Tk, stacks)
     return mixed if beside_TD is None else mixed + beside_TD
+
+
+def different_sizes(experts: int, top_k: int, most: int) -> list[int]:
+    """Numbers of tokens, up to `most`, for which `mix` runs different kernels on a GPU; each is compiled when it is
+    first needed, which takes seconds."""
+    from holotron.kernels.experts.triton import BOUNDS
+
+    counts = [1, *(int(bound * experts / top_k) + 1 for bound in BOUNDS)]
+    return [count for count in counts if count <= most]
 
 
 def _tensors(part: Tensor | Quantized) -> tuple[Tensor, ...]:

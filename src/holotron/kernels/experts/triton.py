@@ -29,6 +29,9 @@ _RELU2: tl.constexpr = tl.constexpr(RELU2)
 _SWIGLU: tl.constexpr = tl.constexpr(SWIGLU)
 
 
+BOUNDS = (12, 48)  # rows of an expert on average, up to which tiles are small, and up to which they are medium
+
+
 class Tiling(NamedTuple):
     rows: int
     columns: int
@@ -153,9 +156,9 @@ def tilings(pairs: int, experts: int, sixteen_bit: bool, quantized: bool = False
     rows = pairs / experts
     if not sixteen_bit and not quantized:  # fp32 has no matrix instruction: for tests
         return Tiling(16, 32, 32, 4, 1), Tiling(16, 32, 32, 4, 1)
-    if rows <= 12:
+    if rows <= BOUNDS[0]:
         return (Tiling(16, 64, 128, 4, 4),) * 2
-    if rows <= 48:
+    if rows <= BOUNDS[1]:
         return (Tiling(64, 128, 128 if quantized else 64, 4, 4),) * 2
     return (Tiling(128, 128, 128 if quantized else 64, 8, 3),) * 2
 
