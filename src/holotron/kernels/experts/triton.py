@@ -18,6 +18,7 @@ import triton.language as tl
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from holotron.kernels.dispatch import has_tensor_copies, roomy
 from holotron.kernels.experts.reference import Stacks
 from holotron.kernels.experts.triton_routing import Order, combine, order_by_expert
 from holotron.kernels.linear.reference import Quantized
@@ -38,7 +39,7 @@ class Tiling(NamedTuple):
     depth: int  # inputs per step of the inner loop
     warps: int
     stages: int
-    descriptors: bool = False  # load weights by tensor descriptors (Hopper's copy engine) instead of pointers
+    descriptors: bool = False  # load weights, and rows that lie sorted, by Hopper's copy engine instead of pointers
     swapped: bool = False  # compute the tile's transpose: Hopper's matrix unit wants 64 rows or more, columns are wider
 
 
@@ -73,7 +74,7 @@ def _step(acc, a, b, SWAPPED: tl.constexpr, PRECISION: tl.constexpr):
 
 @triton.jit(do_not_specialize=["num_tiles"], do_not_specialize_on_alignment=["pair_ptr", "tiles_ptr"])
 def _products(
-    x_ptr,
+    x,
     x_scale_ptr,
     w,
     w_scale_ptr,
@@ -115,7 +116,8 @@ def _products(
     n = column + tl.arange(0, COLUMNS)
     inside = n < outputs
     k = tl.arange(0, DEPTH)
-    x_ptr += source.to(tl.int64)[:, None] * stride_x + k[None, :]
+    if not (DESCRIPTOR and TOP_K == 0):
+        x += source.to(tl.int64)[:, None] * stride_x + k[None, :]
     base = expert.to(tl.int64) * outputs * inputs
     first = expert * outputs + column
     if SWAPPED:
@@ -124,10 +126,12 @@ def _products(
         acc = tl.zeros([ROWS, COLUMNS], tl.float32)
     acc_gate = acc
     for at in range(0, inputs, DEPTH):
-        if WHOLE:
-            a = tl.load(x_ptr + at)
+        if DESCRIPTOR and TOP_K == 0:
+            a = x.load([begin, at])
+        elif WHOLE:
+            a = tl.load(x + at)
         else:
-            a = tl.load(x_ptr + at, (at + k)[None, :] < inputs, other=0.0)
+            a = tl.load(x + at, (at + k)[None, :] < inputs, other=0.0)
         b = _weights(w, base, k, n % outputs, first, at, outputs, inputs, TRANSPOSED, WHOLE, DESCRIPTOR)
         acc = _step(acc, a, b, SWAPPED, PRECISION)
         if ACTIVATION == _SWIGLU:
@@ -188,14 +192,17 @@ def products(
     out = torch.empty((pairs, outputs), dtype=dtype, device=values.device)
     if pairs == 0:
         return out
-    w, g = weight.contiguous(), gate.contiguous() if gate is not None else weight
+    w, g, rows = weight.contiguous(), gate.contiguous() if gate is not None else weight, values
     described = tiling.descriptors and not transposed and inputs * w.element_size() % 16 == 0
+    described = described and has_tensor_copies(w.device)
     if described:
         box = [tiling.columns, tiling.depth]
         w, g = (TensorDescriptor.from_tensor(t.view(experts * outputs, inputs), box) for t in (w, g))
+        if not at_tokens:
+            rows = TensorDescriptor.from_tensor(values, [tiling.rows, tiling.depth])
     num_tiles = order.tiles_3B.shape[1]
     _products[(num_tiles * triton.cdiv(outputs, tiling.columns),)](
-        values,
+        rows,
         scale,
         w,
         weight_scale,
@@ -220,7 +227,7 @@ def products(
         tiling.swapped,
         "ieee" if values.dtype == torch.float32 else "tf32",
         num_warps=tiling.warps,
-        num_stages=tiling.stages,
+        num_stages=tiling.stages if roomy(values.device) else min(tiling.stages, 2),
     )
     return out
 
