@@ -145,7 +145,7 @@ def iter_rows(path: Path, columns: list[str] | None = None) -> Iterator[Row]:
     """Rows as plain dictionaries, in order, a few at a time."""
     for path_of_shard in shard_files(path):
         with shards.open_parquet(path_of_shard) as file:
-            for batch in file.iter_batches(64, columns=columns):
+            for batch in file.iter_batches(64, columns=columns, use_threads=False):
                 yield from batch.to_pylist()
 
 
@@ -154,7 +154,7 @@ def load_table(path: Path) -> pyarrow.Table:
     tables = []
     for path_of_shard in shard_files(path):
         with shards.open_parquet(path_of_shard) as file:
-            tables.append(file.read())
+            tables.append(file.read(use_threads=False))
     return arrow().concat_tables(tables)
 
 

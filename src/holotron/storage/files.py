@@ -36,7 +36,7 @@ _WHY = {
 }
 
 
-def refused(verb: str, path: Path, error: OSError) -> StorageError:
+def _refused(verb: str, path: Path, error: OSError) -> StorageError:
     """The sentence for what the file system said when we wanted to read or write."""
     why, remedy = _WHY.get(error.errno or 0, (str(error.strerror or error), "Put that right"))
     kept = "What was stored before is unharmed. " if verb == "write" else ""
@@ -63,7 +63,7 @@ def _writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise refused("write", path, error) from error
+        raise _refused("write", path, error) from error
 
 
 @contextmanager
@@ -73,19 +73,14 @@ def _reading(path: Path) -> Iterator[None]:
     except (FileNotFoundError, NotADirectoryError) as error:
         raise FileNotFoundError(str(path)) from error
     except OSError as error:
-        raise refused("read", path, error) from error
+        raise _refused("read", path, error) from error
 
 
 # ------------------------------------------------------------------------------------------------------------- reading
 
 
-def open_file(path: Path) -> IO[bytes]:
-    """A file to read. FileNotFoundError if it is not there; what else goes wrong is a StorageError."""
-    with _reading(path):
-        return path.open("rb")
-
-
 def read_file(path: Path) -> bytes:
+    """FileNotFoundError if it is not there; what else goes wrong is a StorageError."""
     with _reading(path):
         return path.read_bytes()
 
