@@ -42,6 +42,7 @@ class ServedSession:
     kind: Kind | None = None  # decided by the first turn
     tools: list[dict[str, Any]] | None = None  # likewise: they stand at the beginning of the log
     turns: list[Turn] = field(default_factory=list)
+    begins: Transcript = field(default_factory=Transcript)  # before the first turn
     held: bool = False
 
     @property
@@ -57,7 +58,7 @@ class ServedSession:
 
     @property
     def said(self) -> Transcript:
-        return self.turns[-1].said if self.turns else Transcript()
+        return self.turns[-1].said if self.turns else self.begins
 
     def hold(self) -> None:
         """Nobody queues: two writers of one session are a mistake of the client's."""
@@ -174,8 +175,10 @@ def _no_such_turn(message: str) -> ApiError:
 class ServedSessions:
     """All of them, by the key they belong to and their name."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, begins: Transcript = Transcript()) -> None:
+        """`begins`: how every session's conversation begins."""
         self._engine = engine
+        self._begins = begins
         self._known: dict[tuple[str, str], ServedSession] = {}
 
     def get(self, owner: str, id: str) -> ServedSession:
@@ -192,7 +195,8 @@ class ServedSessions:
     async def open(self, owner: str, id: str | None) -> ServedSession:
         name = self._free_name(owner, id)
         # The engine has the last word on names, so two requests at once cannot take the same one.
-        return self._add(owner, ServedSession(name, await self._engine.aio.open(f"{owner}/{name}")))
+        opened = await self._engine.aio.open(f"{owner}/{name}")
+        return self._add(owner, ServedSession(name, opened, begins=self._begins))
 
     async def fork(self, owner: str, parent: ServedSession, ids: Sequence[str | None]) -> list[ServedSession]:
         if parent.held:
@@ -203,7 +207,7 @@ class ServedSessions:
         turns, kind, tools = list(parent.turns), parent.kind, parent.tools
         forks = await parent.engine_session.fork(len(names), ids=[f"{owner}/{name}" for name in names])
         return [
-            self._add(owner, ServedSession(name, fork, kind, tools, list(turns)))
+            self._add(owner, ServedSession(name, fork, kind, tools, list(turns), self._begins))
             for name, fork in zip(names, forks, strict=True)
         ]
 

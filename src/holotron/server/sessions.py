@@ -128,6 +128,8 @@ async def compact_session(
     async with session.holding():
         if session.kind == "text":
             raise ApiError(400, "only chat sessions have turns that can be left out")
+        if session.begins.deltas is not None and last:
+            raise ApiError(400, "here screenshots are told as changes to earlier ones, which cannot be left out")
         if first + last < len(session.turns):
             if last == 0:
                 await session.rewind(first)
