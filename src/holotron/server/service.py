@@ -22,11 +22,11 @@ T = TypeVar("T")
 class Loaded:
     """Everything that exists once the model does."""
 
-    def __init__(self, engine: Engine, processor: Processor, name: str) -> None:
+    def __init__(self, engine: Engine, processor: Processor, name: str, max_marks: int = 4) -> None:
         self.engine = engine
         self.processor = processor
         self.name = name
-        self.sessions = ServedSessions(engine)
+        self.sessions = ServedSessions(engine, max_marks)
 
     @property
     def sees(self) -> bool:
