@@ -22,12 +22,15 @@ T = TypeVar("T")
 class Loaded:
     """Everything that exists once the model does."""
 
-    def __init__(self, engine: Engine, processor: Processor, name: str, deltas: int | None = None) -> None:
+    def __init__(
+        self, engine: Engine, processor: Processor, name: str, max_marks: int = 4, deltas: int | None = None
+    ) -> None:
         """`deltas`: sessions tell screenshots as changes to the one before, with this tolerance."""
         self.engine = engine
         self.processor = processor
         self.name = name
-        self.sessions = ServedSessions(engine, Transcript(deltas=None if deltas is None else Deltas(deltas)))
+        begins = Transcript(deltas=None if deltas is None else Deltas(deltas))
+        self.sessions = ServedSessions(engine, max_marks, begins)
 
     @property
     def sees(self) -> bool:
