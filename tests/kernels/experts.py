@@ -116,7 +116,7 @@ def _forward(
     label: str, x: Tensor, chosen: Tensor, weight: Tensor, stacks: Stacks, dtype: torch.dtype
 ) -> Iterator[Result]:
     # The hidden layer and each expert's answer are rounded, a sum of several roundings against one.
-    tolerance = 2e-6 if dtype == FP32 else 2 * TOLERANCE[dtype]
+    tolerance = 4e-6 if dtype == FP32 else 2 * TOLERANCE[dtype]
     wanted = reference.mix(x.double(), chosen, weight.double(), _wide(stacks))
     yield label, error(triton.mix(x, chosen, weight, stacks), wanted), tolerance
     beside = torch.randn_like(wanted).to(dtype)
@@ -142,7 +142,7 @@ def _eight_bit(
     # The interpreter rounds the hidden layer to e4m3 without carrying.
     yield label, error(found, wanted), 5e-2 if bench.device == "cuda" else 0.12
     if bench.device == "cuda":
-        yield f"{label}, as the reference", error(found, reference.mix(x8, chosen, weight, narrow)), 1.5e-2
+        yield f"{label}, as the reference", error(found, reference.mix(x8, chosen, weight, narrow)), 3e-2
 
 
 def _backward(
