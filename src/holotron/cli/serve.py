@@ -35,7 +35,7 @@ def serve(
     Every setting can be given in a TOML file (--config), in the environment (HOLOTRON_SERVER__PORT=8001) and as a flag
     (--server.port 8001); later ones win. --dry-run lists them all.
     """
-    from holotron.agent.policies.registry import local_profile
+    from holotron.agent.policies.registry import announced_profile
     from holotron.model.bundled import BUNDLED
 
     try:
@@ -63,7 +63,7 @@ def serve(
         {key: layers.Value(value, "command line") for key, value in short.items() if value is not None},
         flags,
     )
-    profile = local_profile(layers.resolve(*given).settings.model.source or BUNDLED)
+    profile = announced_profile(layers.resolve(*given).settings.model.source or BUNDLED)
     declared = {} if profile.deltas is None else {"sessions.deltas": layers.Value(profile.deltas, "the model")}
     resolved = layers.resolve(declared, *given)
     if dry_run:
