@@ -9,7 +9,7 @@ import torch
 from transformers import AutoModelForCausalLM, NemotronHForCausalLM
 from transformers.models.nemotron_h_omni import NemotronH_Omni_Reasoning_V3
 
-from holotron.model.hf_config import dump_config
+from holotron.model.families import dump_config
 from holotron.model.model import Holotron
 from holotron.model.weights import save_checkpoint
 

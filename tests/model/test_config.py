@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holotron.errors import ConfigError
-from holotron.model.hf_config import load_config, parse_config
+from holotron.model.families import load_config, parse_config
 
 LLM: dict[str, Any] = {
     "model_type": "nemotron_h",

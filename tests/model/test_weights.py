@@ -259,7 +259,7 @@ def test_parameter_counts_are_the_published_ones() -> None:
 
 @pytest.mark.parametrize("name", sorted(PRESETS))
 def test_presets_survive_their_own_config_json(name: str, tmp_path: Path) -> None:
-    from holotron.model.hf_config import dump_config, parse_config
+    from holotron.model.families import dump_config, parse_config
 
     config = preset(name)
     parsed = parse_config(json.loads(json.dumps(dump_config(config))))

@@ -20,7 +20,7 @@ def show(source: Source) -> None:
     from rich.table import Table
 
     from holotron.model.config import ModelConfig
-    from holotron.model.hf_config import load_config
+    from holotron.model.families import load_config
     from holotron.model.loading import resolve
     from holotron.model.model import Holotron
     from holotron.model.weights.hub import licence_notice

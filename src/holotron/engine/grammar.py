@@ -113,6 +113,11 @@ class GrammarCompiler:
         return matcher
 
     def _wrap(self, llguidance: Any) -> Any:
+        if not self._eos:
+            raise InputError(
+                "replies cannot be held to a grammar: nothing says which token ends them. Add eos_token_id to the "
+                "checkpoint's generation_config.json"
+            )
         tokenizer = self._tokenizer
         table = tokenizer.token_bytes[: self._vocab]
         table = table + [b""] * (self._vocab - len(table))

@@ -26,6 +26,7 @@ class Finish(Protocol):
 
 class Replies:
     def __init__(self, eos: tuple[int, ...], context_limit: int, totals: EngineStats, finish: Finish) -> None:
+        """`eos`: what ends a reply; the first of them ends one whose grammar has come to its end."""
         self._eos = eos
         self._context_limit = context_limit
         self._totals = totals
@@ -57,7 +58,7 @@ class Replies:
         """Append what the grammar forces, and end where it ends."""
         forced = matcher.forced()
         if matcher.finished and not request.params.ignore_eos:
-            forced = [*forced, self._eos[0]]
+            forced = [*forced, *self._eos[:1]]  # the one that the chat template writes
         for token in forced:
             if not request.done:
                 self._append(request, token, 0.0, (), version, forced=True)

@@ -205,9 +205,11 @@ def _draw_filtered(logits_BV: Tensor, choices: Sequence[Choice]) -> Tensor:
 
 
 def never_sampled(model: Holotron) -> Tensor | None:
-    """Padding rows of the vocabulary, and the placeholder that stands for an image."""
+    """What cannot be said: padding rows of the vocabulary, ids without a token, the placeholder of an image."""
     tokens, vocab = model.config.tokens, model.config.decoder.vocab
-    ids = set(range(tokens.first_unsampled, vocab)) if tokens.first_unsampled is not None else set()
+    ids = {index for index in tokens.unsampled if index < vocab}
+    if tokens.first_unsampled is not None:
+        ids.update(range(tokens.first_unsampled, vocab))
     if model.vision_model is not None and tokens.image < vocab:
         ids.add(tokens.image)
     return torch.tensor(sorted(ids), device=model.device) if ids else None

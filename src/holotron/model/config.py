@@ -1,4 +1,5 @@
-"""What a model is, in plain frozen dataclasses. Reading and writing Hugging Face's `config.json` is in `hf_config`.
+"""What a model is, in plain frozen dataclasses. Reading and writing Hugging Face's `config.json` is in
+`families`.
 
 A decoder is a string of letters, one mixer per layer, each wrapped in a norm and a residual connection:
 
@@ -66,6 +67,9 @@ class MoEConfig:
     top_groups: int = 1
     normalise: bool = True
     latent: int | None = None  # routed experts work in this smaller space when set
+    activation: Literal["relu2", "swiglu"] = "relu2"
+    scoring: Literal["sigmoid", "softmax"] = "sigmoid"  # sigmoid: with a learned bias for the choice alone
+    shared_gate: bool = False  # the shared expert (none if `shared_width` is 0) counts as much as a gate says
 
 
 @dataclass(frozen=True)
@@ -134,8 +138,9 @@ class TokenIds:
     image_end: int = 131_074
     bos: int | None = 1
     eos: tuple[int, ...] = (12,)
-    # Ids from here on are never sampled (image placeholders and padding rows); None: the whole vocabulary is text.
-    first_unsampled: int | None = 131_072
+    # Ids from here on are never sampled, whatever the tokenizer says of them: padding rows of the vocabulary.
+    first_unsampled: int | None = None
+    unsampled: frozenset[int] = frozenset()  # nor are these: ids that the tokenizer does not have
 
 
 @dataclass(frozen=True)
@@ -146,7 +151,7 @@ class ModelConfig:
     image: ImageConfig = field(default_factory=ImageConfig)
     tokens: TokenIds = field(default_factory=TokenIds)
     name: str = ""
-    family: Literal["nemotron_vl", "nemotron_h", "qwen3"] = "nemotron_vl"
+    family: str = "nemotron_vl"  # see `families`
     raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)  # the config.json it came from
 
     def __post_init__(self) -> None:

@@ -8,6 +8,7 @@ model, processor = load_model("tiny")                       # random weights, fo
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ import torch
 
 from holotron.errors import ConfigError
 from holotron.model.bundled import BUNDLED, bundled_folder
-from holotron.model.config import ModelConfig
+from holotron.model.config import ModelConfig, TokenIds
 from holotron.model.model import Holotron
 from holotron.model.presets import PRESETS, preset
 from holotron.model.processor import Processor, PromptLimits
@@ -81,7 +82,22 @@ def load_model(
         dtype = torch.float32  # few CPUs multiply 16-bit numbers at speed
     model = load_checkpoint(found, device=device, dtype=dtype, progress=progress)
     limits = PromptLimits(max_tokens=model.config.decoder.max_positions)
-    return Loaded(model, Processor.from_folder(found, limits=limits))
+    processor = Processor.from_folder(found, limits=limits)
+    model.config = replace(model.config, tokens=agreed_tokens(model.config, processor))
+    return Loaded(model, processor)
+
+
+def agreed_tokens(config: ModelConfig, processor: Processor) -> TokenIds:
+    """What the network's configuration and the tokenizer's files say together: every token that either of them calls an
+    end, the one that the chat template writes first; and ids that no token has, which are never to be sampled."""
+    vocab, known = config.decoder.vocab, processor.tokenizer.token_bytes
+    ends = dict.fromkeys([*processor.stop_ids, *config.tokens.eos])
+    absent = [index for index, text in enumerate(known) if not text]
+    return replace(
+        config.tokens,
+        eos=tuple(index for index in ends if index < vocab),
+        unsampled=frozenset([*absent, *range(len(known), vocab)]),
+    )
 
 
 def byte_processor(config: ModelConfig) -> Processor:
@@ -95,4 +111,6 @@ def byte_processor(config: ModelConfig) -> Processor:
         image=tokens.image if sees else None,
         image_start=tokens.image_start if sees else None,
         image_end=tokens.image_end if sees else None,
+        bos=tokens.bos,
+        eos=tokens.eos[0],
     )

@@ -1,4 +1,5 @@
-"""Named configurations: the published models, and small ones of the same shape for tests and laptops."""
+"""Named configurations: the published models (described with their families), and small ones of the same shape for
+tests and laptops."""
 
 from __future__ import annotations
 
@@ -10,68 +11,13 @@ from holotron.model.config import (
     MambaConfig,
     MLPConfig,
     ModelConfig,
-    MoEConfig,
     ProjectorConfig,
     TokenIds,
     VisionConfig,
 )
-
-PATTERN_12B = "M-M-M-M*-" * 6 + "M-M-M-M-"
-PATTERN_30B = "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME"
-
-
-def holotron_12b() -> ModelConfig:
-    """Holotron-12B: Nemotron-H hybrid decoder, RADIO ViT-H tower, two-layer projector."""
-    return ModelConfig(
-        name="holotron-12b",
-        decoder=DecoderConfig(
-            vocab=131_200,  # 131,072 text tokens, then image tokens, padded; a real checkpoint's tensors decide
-            hidden=5120,
-            pattern=PATTERN_12B,
-            mamba=MambaConfig(heads=128, head_dim=80, state=128, groups=8),
-            attention=AttentionConfig(heads=40, kv_heads=8, head_dim=128),
-            mlp=MLPConfig(20480),
-        ),
-        vision=VisionConfig(),
-        projector=ProjectorConfig(20480),
-        tokens=TokenIds(),
-    )
-
-
-def nemotron_3_nano_30b_a3b() -> ModelConfig:
-    """The decoder of the next base: 30B parameters, 3B active, mixture of experts instead of MLPs."""
-    return ModelConfig(
-        name="nemotron-3-nano-30b-a3b",
-        family="nemotron_h",
-        decoder=DecoderConfig(
-            vocab=131_072,
-            hidden=2688,
-            pattern=PATTERN_30B,
-            mamba=MambaConfig(heads=64, head_dim=64, state=128, groups=8),
-            attention=AttentionConfig(heads=32, kv_heads=2, head_dim=128),
-            moe=MoEConfig(experts=128, top_k=6, width=1856, shared_width=3712, scale=2.5),
-            max_positions=262_144,
-        ),
-        tokens=TokenIds(image=18, image_start=21, image_end=22, eos=(11,), first_unsampled=None),
-    )
-
-
-def holo2_8b() -> ModelConfig:
-    """The decoder of Holo2-8B (Qwen3-8B): the transformer that the hybrid is compared with."""
-    return ModelConfig(
-        name="holo2-8b",
-        family="qwen3",
-        decoder=DecoderConfig(
-            vocab=151_936,
-            hidden=4096,
-            pattern="*-" * 36,
-            attention=AttentionConfig(heads=32, kv_heads=8, head_dim=128, rope_theta=1_000_000.0, qk_norm=True),
-            mlp=MLPConfig(12288, "swiglu"),
-            eps=1e-6,
-            max_positions=262_144,
-        ),
-        tokens=TokenIds(151_655, 151_652, 151_653, bos=None, eos=(151_645,), first_unsampled=151_669),
-    )
+from holotron.model.families.nemotron_h import nemotron_3_nano_30b_a3b
+from holotron.model.families.nemotron_vl import PATTERN_12B, holotron_12b
+from holotron.model.families.qwen3 import holo2_8b
 
 
 def holotron_mini() -> ModelConfig:

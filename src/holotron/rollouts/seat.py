@@ -53,7 +53,7 @@ class Seat:
         """What there is of an episode whose `play` was cancelled."""
         if self._episode is None:  # it was still waiting for an environment
             return unplayed(assignment, outcome, reason)
-        return self._episode.trajectory(outcome, reason)
+        return self._episode.end(outcome, reason)
 
     async def leave(self, *, broken: bool = False) -> None:
         environment, self._environment = self._environment, None

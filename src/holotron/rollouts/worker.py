@@ -7,8 +7,10 @@ with whatever came of it; the one exception is `Stop`, after which nobody is wai
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
+from holotron.agent.events import Acted, Event, Listener, Refused
 from holotron.agent.loop import Episode, Limits
 from holotron.agent.policies.base import Policy
 from holotron.envs.base import Environment, EnvironmentPool
@@ -26,12 +28,14 @@ class Worker:
         pool: EnvironmentPool[Any],
         policy: Policy,
         limits: Limits,
+        listeners: Sequence[Listener] = (),
     ) -> None:
         self.name = name
         self._inbox = inbox
         self._outbox = outbox
         self._policy = policy
         self._limits = limits
+        self._listeners = listeners
         self._seat = Seat(pool, keep=False)
         self._playing: asyncio.Task[None] | None = None
         self._cuttable: str | None = None  # the episode that can be broken off
@@ -71,5 +75,9 @@ class Worker:
             id=assignment.episode,
             attempt=assignment.attempt,
             limits=self._limits,
-            on_step=lambda step: self._outbox.put_nowait(Stepped(self.name, assignment.episode)),
+            listeners=(self._told, *self._listeners),
         )
+
+    def _told(self, episode: str, event: Event) -> None:
+        if isinstance(event, Acted | Refused):
+            self._outbox.put_nowait(Stepped(self.name, episode))

@@ -11,13 +11,16 @@ names its origin and the nearest key that does.
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, IPvAnyNetwork, SecretStr, create_model
 
-from holotron.engine.api import EngineConfig
+from holotron.engine import EngineConfig
+
+if TYPE_CHECKING:
+    from holotron.model.processor import Processor
 
 MiB = 2**20
 
@@ -77,9 +80,21 @@ class ReplySettings(Section):
     max_tokens: int | None = Field(
         default=None, ge=1, description="when the request does not say; none: up to the context"
     )
-    temperature: float = Field(default=1.0, ge=0, le=2, description="when the request does not say")
-    thinking: bool = Field(default=False, description="reason before replying, when the request does not say")
+    temperature: float | None = Field(
+        default=None, ge=0, le=2, description="when the request does not say; none: the checkpoint's, else 1"
+    )
+    top_p: float | None = Field(default=None, gt=0, le=1, description="likewise; none: the checkpoint's, else 1")
+    top_k: int | None = Field(default=None, ge=0, description="likewise; none: the checkpoint's, else 0 (off)")
+    min_p: float | None = Field(default=None, ge=0, le=1, description="likewise; none: the checkpoint's, else 0")
+    thinking: bool | None = Field(
+        default=None, description="reason before replying, when the request does not say; none: the template's default"
+    )
     max_choices: int = Field(default=64, ge=1, description="largest n")
+
+    def filled(self, processor: Processor) -> ReplySettings:
+        """What is not set here, as the checkpoint has it: `generation_config.json` and the chat template."""
+        known = {**asdict(processor.sampling), "thinking": processor.template.thinks_by_default}
+        return self.model_copy(update={name: value for name, value in known.items() if getattr(self, name) is None})
 
 
 class MemorySettings(Section):

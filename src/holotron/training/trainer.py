@@ -179,8 +179,7 @@ class Trainer(TrainingLoop[Recipe]):
             return Profile(
                 agent.dialect,
                 history=agent.history,
-                miniwob=agent.miniwob,
-                screen=agent.screen,
+                views={suite: part.view() for suite, part in agent.views.items()},
                 deltas=agent.tolerance,
             )
         found = resolve(self.recipe.model.source)

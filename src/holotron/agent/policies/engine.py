@@ -18,14 +18,16 @@ from holotron.agent.history import History
 from holotron.agent.images import Image
 from holotron.agent.messages import Message, count_images, to_openai
 from holotron.agent.policies.conversation import Conversation, new_messages
-from holotron.engine.api import EngineStopped, Grammar, Overloaded, Result, SamplingParams
+from holotron.agent.policies.registry import MAX_TOKENS, PolicyRequest, local_profile, policies
+from holotron.engine import EngineStopped, Grammar, Overloaded, Result, SamplingParams
+from holotron.engine.reasoning import behind_reasoning
 from holotron.envs.base import Environment
 from holotron.errors import ConfigError, InputError, PolicyError
+from holotron.model.processor import Transcript
 from holotron.types import Completion, Task
 
 if TYPE_CHECKING:
-    from holotron.engine.aio import AsyncSession
-    from holotron.engine.engine import Engine
+    from holotron.engine import AsyncSession, Engine
     from holotron.model.processor import Deltas, Processor, Prompt
 
 T = TypeVar("T")
@@ -87,9 +89,10 @@ class EnginePolicy:
         assert processor is not None
         tools = list(output.tools) or None
         sampling = replace(self.sampling, temperature=temperature, seed=seed)
-        grammar = _grammar(output) if self.constrained else None
         try:
-            prompt = await aio.on_worker(lambda: processor.render([_plain(m) for m in messages], tools, self.thinking))
+            plain = [_plain(message) for message in messages]
+            prompt = await aio.on_worker(lambda: Transcript().next(processor, plain, tools, self.thinking))
+            grammar = _grammar(output, prompt, self.thinking) if self.constrained else None
             started = await _patiently(lambda: aio.complete(prompt, sampling, grammar=grammar, n=n))
             results = [await generation for generation in started]
         except (InputError, EngineStopped) as error:
@@ -97,7 +100,7 @@ class EnginePolicy:
         images = count_images(messages)
         return [_completion(result, prompt.opens_reasoning, output, images) for result in results]
 
-    async def start(self, task: Task, environment: Environment) -> Conversation:
+    async def start(self, task: Task, environment: Environment | None = None) -> Conversation:
         return Conversation(task, self._dialect, self._history, self.chat())
 
     def chat(self) -> EngineChat:
@@ -109,6 +112,49 @@ class EnginePolicy:
     async def close(self) -> None:
         if self._owns_engine:
             await asyncio.to_thread(self.engine.close)
+
+
+MOST_IMAGES = 64  # in one request of ours; the history policy is what keeps them few
+
+
+@policies.register("engine")
+async def make_engine_policy(request: PolicyRequest) -> EnginePolicy:
+    """A model in an engine of this process."""
+    return await asyncio.to_thread(_load, request)
+
+
+def _load(request: PolicyRequest) -> EnginePolicy:
+    from holotron.engine import Engine
+    from holotron.model.loading import load_model
+    from holotron.model.processor import Deltas
+
+    model, processor = load_model(request.argument, device=request.device)
+    profile = request.wishes(local_profile(request.argument))
+    own = processor.sampling
+    sampling = SamplingParams(
+        max_tokens=profile.max_tokens or MAX_TOKENS,
+        temperature=_first(profile.temperature, own.temperature, 0.0),
+        top_p=_first(profile.top_p, own.top_p, 1.0),
+        top_k=own.top_k or 0,
+        min_p=own.min_p or 0.0,
+        seed=request.seed,
+    )
+    processor.limits = replace(processor.limits, max_images=MOST_IMAGES, max_tiles=MOST_IMAGES * 13)
+    return EnginePolicy(
+        Engine(model, processor),
+        profile.make_dialect(request.actions),
+        profile.make_history(),
+        name=request.argument,
+        sampling=sampling,
+        constrained=request.constrained,
+        thinking=processor.template.thinks_by_default if profile.thinking is None else profile.thinking,
+        deltas=None if profile.deltas is None else Deltas(profile.deltas),
+        owns_engine=True,
+    )
+
+
+def _first(*values: float | None) -> float:
+    return next(value for value in values if value is not None)
 
 
 class EngineChat:
@@ -131,20 +177,18 @@ class EngineChat:
         self.constrained = constrained
         self.thinking = thinking
         self.deltas = deltas
-        self._seen = deltas  # with the screen that the session's log ends with
         self._session: AsyncSession | None = None
         self._known: list[Message] = []  # in the session's log, which goes on with the last reply
-        self._last: tuple[int, ...] = ()  # the last reply's tokens
+        self._said = Transcript(deltas=deltas)  # the same as tokens
 
     async def complete(self, messages: Sequence[Message], output: Output) -> Completion:
         try:
             session, prompt, images = await self._continue(messages, output)
-            grammar = _grammar(output) if self.constrained else None
+            grammar = _grammar(output, prompt, self.thinking) if self.constrained else None
             result = await self._generate(session, grammar)
         except (InputError, EngineStopped) as error:
             raise PolicyError(f"the engine refused: {error}") from error
-        self._known, self._last = list(messages), result.tokens
-        self._seen = self._seen.after(prompt) if self._seen is not None else None
+        self._known, self._said = list(messages), self._said.asked(prompt).replied(result.tokens)
         self.heard(prompt, result, grammar)
         return _completion(result, prompt.opens_reasoning, output, images)
 
@@ -168,24 +212,22 @@ class EngineChat:
 
     async def _continue(self, messages: Sequence[Message], output: Output) -> tuple[AsyncSession, Prompt, int]:
         """The session to go on with, what is new at the end of its log, and how many images that holds."""
-        tools = list(output.tools) or None
-        fresh = new_messages(self._known, messages)
-        if self._session is not None and fresh is not None and fresh[0].role == "assistant" and len(fresh) > 1:
-            new = fresh[1:]  # our own reply is in the log already, as the very tokens that were sampled
-            prompt = await self._on_worker(
-                lambda: self._processor.bridge(
-                    [_plain(m) for m in new], self._last, tools, self.thinking, deltas=self._seen
-                )
-            )
+        new = new_messages(self._known, messages) if self._session is not None else None
+        if new is not None and self._session is not None:
+            prompt = await self._next(new, output)
             await self._session.append(prompt)
             return self._session, prompt, count_images(new)
         await self.close()
-        self._seen = self.deltas
-        prompt = await self._on_worker(
-            lambda: self._processor.render([_plain(m) for m in messages], tools, self.thinking, deltas=self.deltas)
-        )
+        self._said = Transcript(deltas=self.deltas)
+        prompt = await self._next(messages, output)
         self._session = await self.begin(prompt)
         return self._session, prompt, count_images(messages)
+
+    async def _next(self, messages: Sequence[Message], output: Output) -> Prompt:
+        tools, said = list(output.tools) or None, self._said
+        return await self.engine.aio.on_worker(
+            lambda: said.next(self._processor, [_plain(m) for m in messages], tools, self.thinking)
+        )
 
     async def _generate(self, session: AsyncSession, grammar: Grammar | None) -> Result:
         generation = await _patiently(lambda: session.generate(self.sampling, grammar=grammar))
@@ -194,9 +236,6 @@ class EngineChat:
         except asyncio.CancelledError:
             generation.cancel()
             raise
-
-    async def _on_worker(self, work: Callable[[], T]) -> T:
-        return await self.engine.aio.on_worker(work)
 
 
 async def _patiently(call: Callable[[], Awaitable[T]]) -> T:
@@ -220,10 +259,13 @@ def _plain(message: Message) -> dict[str, Any]:
     return {"role": message.role, "content": parts}
 
 
-def _grammar(output: Output) -> Grammar | None:
-    if output.json_schema is not None:
-        return Grammar.json_schema(output.json_schema)
-    return Grammar.regex(output.regex) if output.regex is not None else None
+def _grammar(output: Output, prompt: Prompt, thinking: bool) -> Grammar | None:
+    if output.json_schema is None and output.regex is None:
+        return None
+    plain = Grammar.regex(output.regex or "") if output.json_schema is None else Grammar.json_schema(output.json_schema)
+    if not thinking and not prompt.opens_reasoning:
+        return plain
+    return behind_reasoning(plain, thinking=thinking, opens_reasoning=prompt.opens_reasoning)
 
 
 def _completion(result: Result, opens_reasoning: bool, output: Output, images: int) -> Completion:

@@ -5,10 +5,12 @@ processor = Processor.from_folder("Holotron-12B")
 prompt = processor.render([{"role": "user", "content": [{"type": "image", "image": png}, {"type": "text", ...}]}])
 """
 
+from holotron.model.processor.continuation import Transcript
 from holotron.model.processor.deltas import Deltas, Run, Screen
 from holotron.model.processor.images import ImageLimits, TiledImage, decode_image, normalise, tile_keys, to_tiles
 from holotron.model.processor.processor import Processor, Prompt, PromptImage, PromptLimits
 from holotron.model.processor.reply import ReplyParser, ReplyPart, ToolCall, parse_reply
+from holotron.model.processor.sampling import SamplingDefaults
 from holotron.model.processor.template import ChatTemplate
 from holotron.model.processor.tiling import ImageConfig, image_tokens, patch_grid, tile_count, tile_grid
 from holotron.model.processor.tokenizer import StreamDecoder, Tokenizer, byte_tokenizer
@@ -25,11 +27,13 @@ __all__ = [
     "ReplyParser",
     "ReplyPart",
     "Run",
+    "SamplingDefaults",
     "Screen",
     "StreamDecoder",
     "TiledImage",
     "Tokenizer",
     "ToolCall",
+    "Transcript",
     "byte_tokenizer",
     "decode_image",
     "image_tokens",

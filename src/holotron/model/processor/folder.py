@@ -6,7 +6,7 @@ special_tokens_map.json   the names again (read where the former is silent)
 chat_template.jinja       the chat template (or chat_template.json)
 config.json               image settings, ids of the image tokens
 preprocessor_config.json  image settings again (read where config.json is silent)
-generation_config.json    which tokens end a reply
+generation_config.json    which tokens end a reply; how its publishers sample
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from holotron.errors import CheckpointError, ConfigError
+from holotron.model.families import families, recognise
+from holotron.model.families.base import Family, nested_decoder
 from holotron.model.hf_json import read_json
+from holotron.model.processor.sampling import SamplingDefaults
 from holotron.model.processor.template import ChatTemplate
 from holotron.model.processor.tiling import ImageConfig
 from holotron.model.processor.tokenizer import Tokenizer
@@ -31,6 +34,7 @@ class ProcessorFiles:
     tokenizer: Tokenizer
     template: ChatTemplate
     images: ImageConfig | None
+    sampling: SamplingDefaults
 
 
 def read(path: Path) -> ProcessorFiles:
@@ -44,23 +48,34 @@ def read(path: Path) -> ProcessorFiles:
         optional("tokenizer_config.json"),
         optional("generation_config.json"),
     )
-    decoder = config.get("llm_config") or config.get("text_config") or config
+    family = recognise(config) or Family()
     named = optional("special_tokens_map.json") | {key: value for key, value in settings.items() if value is not None}
     special = {name: _content(named[name]) for name in _SPECIAL if named.get(name) is not None}
 
-    eos = generation.get("eos_token_id", config.get("eos_token_id", decoder.get("eos_token_id")))
+    image, start, end = family.image_tokens
     tokenizer = Tokenizer.from_file(
-        path / "tokenizer.json", special=special, eos_ids=eos if isinstance(eos, list) else [] if eos is None else [eos]
+        path / "tokenizer.json",
+        special=special,
+        eos_ids=_eos_ids(path, generation, config),
+        image=image,
+        image_start=start,
+        image_end=end,
     )
     images = _images(config, optional("preprocessor_config.json"))
     if images is not None:
-        _check_image_ids(tokenizer, config, path)
+        _check_image_ids(tokenizer, config, family, path)
     source = _template_source(path, settings, optional("chat_template.json"))
     template = _builtin_for(tokenizer) if source is None else ChatTemplate(source, special, tokenizer.image)
-    return ProcessorFiles(tokenizer, template, images)
+    return ProcessorFiles(tokenizer, template, images, SamplingDefaults.from_hf(generation))
 
 
-def write(path: Path, tokenizer: Tokenizer, template: ChatTemplate, images: ImageConfig | None) -> None:
+def write(
+    path: Path,
+    tokenizer: Tokenizer,
+    template: ChatTemplate,
+    images: ImageConfig | None,
+    sampling: SamplingDefaults,
+) -> None:
     path.mkdir(parents=True, exist_ok=True)
     tokenizer.backend.save(str(path / "tokenizer.json"))
     settings = {
@@ -70,8 +85,9 @@ def write(path: Path, tokenizer: Tokenizer, template: ChatTemplate, images: Imag
     }
     _write_json(path / "tokenizer_config.json", settings)
     (path / "chat_template.jinja").write_text(template.source, encoding="utf-8")
-    if tokenizer.eos_ids:
-        _write_json(path / "generation_config.json", {"eos_token_id": sorted(tokenizer.eos_ids)})
+    generation = sampling.to_hf() | ({"eos_token_id": sorted(tokenizer.eos_ids)} if tokenizer.eos_ids else {})
+    if generation:
+        _write_json(path / "generation_config.json", generation)
     if images is not None:
         _write_json(path / "preprocessor_config.json", images.to_hf())
 
@@ -89,10 +105,26 @@ def _images(config: Mapping[str, Any], preprocessor: Mapping[str, Any]) -> Image
     """None unless one of the two describes images. `config.json` wins: it is what the network is built from."""
     if not preprocessor and "vision_config" not in config and "force_image_size" not in config:
         return None
-    return ImageConfig.from_hf({**preprocessor, **config})
+    return ImageConfig.from_hf(config, preprocessor)
 
 
-def _check_image_ids(tokenizer: Tokenizer, config: Mapping[str, Any], path: Path) -> None:
+def _eos_ids(path: Path, generation: Mapping[str, Any], config: Mapping[str, Any]) -> set[int]:
+    """Whichever file names a token as an end means it: the published ones differ, and each alone is too short."""
+    ids: set[int] = set()
+    for name, source in (
+        ("generation_config.json", generation),
+        ("config.json", config),
+        ("config.json", nested_decoder(config)),
+    ):
+        eos = source.get("eos_token_id") if isinstance(source, Mapping) else None
+        found = eos if isinstance(eos, list) else [] if eos is None else [eos]
+        if not all(type(index) is int for index in found):
+            raise ConfigError(f"{path / name}: eos_token_id must be a token id or a list of them, found {eos!r}")
+        ids.update(found)
+    return ids
+
+
+def _check_image_ids(tokenizer: Tokenizer, config: Mapping[str, Any], family: Family, path: Path) -> None:
     """The network overwrites rows by id and the tokenizer writes ids by name: they have to mean the same ones."""
     for token, keys in (
         (tokenizer.image, ("img_context_token_id", "image_token_id", "image_token_index")),
@@ -105,6 +137,12 @@ def _check_image_ids(tokenizer: Tokenizer, config: Mapping[str, Any], path: Path
                     f"{path / 'config.json'} says {key} = {wanted}, but tokenizer.json gives {token!r} the id "
                     f"{tokenizer.token_id(token)}"
                 )
+    said = any(config.get(key) is not None for key in ("img_context_token_id", "image_token_id", "image_token_index"))
+    if family.model_types and not said and tokenizer.image_id != family.image_ids[0]:
+        raise CheckpointError(
+            f"{path / 'config.json'} does not say which token is a picture (img_context_token_id); this family's is "
+            f"{family.image_ids[0]}, but tokenizer.json gives {tokenizer.image!r} the id {tokenizer.image_id}"
+        )
 
 
 def _template_source(path: Path, settings: Mapping[str, Any], json_file: Mapping[str, Any]) -> str | None:
@@ -118,7 +156,7 @@ def _template_source(path: Path, settings: Mapping[str, Any], json_file: Mapping
 
 
 def _builtin_for(tokenizer: Tokenizer) -> ChatTemplate:
-    for name, mark in (("nemotron-vl", "<SPECIAL_11>"), ("chatml", "<|im_start|>")):
-        if tokenizer.token_id(mark) is not None:
-            return ChatTemplate.builtin(name, tokenizer.special)
+    for chat in (family.chat for family in families()):
+        if chat is not None and tokenizer.token_id(chat.mark) is not None:
+            return ChatTemplate.builtin(chat.template, tokenizer.special)
     raise ConfigError("the checkpoint has no chat template, and its tokens fit none of ours; add chat_template.jinja")

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,10 @@ from holotron.model.processor import folder
 from holotron.model.processor.deltas import MARK, Deltas, Run, Screen, address, cut_delta, screen_key, whole_runs
 from holotron.model.processor.images import ImageLimits, TiledImage, tile_keys, to_tiles
 from holotron.model.processor.messages import ImageSource, load_image, plain_chat
+from holotron.model.processor.sampling import SamplingDefaults
 from holotron.model.processor.template import ChatTemplate, Message
 from holotron.model.processor.tiling import ImageConfig, image_tokens
-from holotron.model.processor.tokenizer import REPLY, SPLIT, Tokenizer, byte_tokenizer
+from holotron.model.processor.tokenizer import REPLY, REPLY_MARKUP, SPLIT, Tokenizer, byte_tokenizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +81,16 @@ class Processor:
         template: ChatTemplate,
         images: ImageConfig | None = None,
         *,
+        sampling: SamplingDefaults | None = None,
         limits: PromptLimits | None = None,
         image_limits: ImageLimits | None = None,
     ) -> None:
-        """`images` is None for a model without eyes."""
+        """`images` is None for a model without eyes. `sampling`: how its publishers sample, for requests that do not
+        say."""
         self.tokenizer = tokenizer
         self.template = template
         self.images = images
+        self.sampling = sampling or SamplingDefaults()
         self.limits = limits or PromptLimits()
         self.image_limits = image_limits or ImageLimits()
         if images is not None and tokenizer.image_id is None:
@@ -95,7 +100,7 @@ class Processor:
     def from_folder(cls, path: str | Path, **limits: Any) -> Processor:
         """Read a checkpoint folder: tokenizer, chat template and image settings in Hugging Face's files."""
         files = folder.read(Path(path))
-        return cls(files.tokenizer, files.template, files.images, **limits)
+        return cls(files.tokenizer, files.template, files.images, sampling=files.sampling, **limits)
 
     @classmethod
     def for_bytes(
@@ -113,7 +118,27 @@ class Processor:
 
     def save(self, path: str | Path) -> None:
         """Write everything `from_folder` reads but `config.json`, which belongs to the weights."""
-        folder.write(Path(path), self.tokenizer, self.template, self.images)
+        folder.write(Path(path), self.tokenizer, self.template, self.images, self.sampling)
+
+    # ----------------------------------------------------------------------------------------------- where replies end
+
+    @cached_property
+    def end_of_turn(self) -> int | None:
+        """The token that the template writes behind a reply; if it writes none, the tokenizer's own end."""
+        turns = [{"role": "user", "content": ""}, {"role": "assistant", "content": REPLY}]
+        control = {self.tokenizer.token_id(token) for token in self.tokenizer.control - REPLY_MARKUP}
+        try:
+            tail = self.template.render(turns, add_generation_prompt=False).rpartition(REPLY)[2]
+        except InputError:  # a template that wants other messages
+            tail = ""
+        written = [index for index in self.tokenizer.encode(tail) if index in control]
+        return next(iter(written), self.tokenizer.eos_id)
+
+    @cached_property
+    def stop_ids(self) -> tuple[int, ...]:
+        """Every token that ends a reply, the one that the template writes first."""
+        others = sorted(self.tokenizer.eos_ids - {self.end_of_turn})
+        return (self.end_of_turn, *others) if self.end_of_turn is not None else tuple(others)
 
     # --------------------------------------------------------------------------------------------------- whole requests
 
@@ -121,13 +146,13 @@ class Processor:
         self,
         messages: Sequence[Message],
         tools: Sequence[Mapping[str, Any]] | None = None,
-        thinking: bool = False,
+        thinking: bool | None = False,
         add_generation_prompt: bool = True,
         deltas: Deltas | None = None,
         **variables: Any,
     ) -> Prompt:
-        """A conversation in OpenAI's form to a prompt. `deltas` tells pictures as changes to the one before. Further
-        keywords go to the template."""
+        """A conversation in OpenAI's form to a prompt. `thinking=None` leaves reasoning to the template's own default.
+        `deltas` tells pictures as changes to the one before. Further keywords go to the template."""
         chat = plain_chat(messages, tools, self.tokenizer)
         if len(chat.images) > self.limits.max_images:
             raise InputError(f"the request has {len(chat.images)} images; the limit is {self.limits.max_images}")
@@ -147,7 +172,7 @@ class Processor:
         messages: Sequence[Message],
         after: Sequence[int],
         tools: Sequence[Mapping[str, Any]] | None = None,
-        thinking: bool = False,
+        thinking: bool | None = False,
         deltas: Deltas | None = None,
         **variables: Any,
     ) -> Prompt:

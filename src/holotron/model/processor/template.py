@@ -8,6 +8,7 @@ differ in two conventions, and both are found out by looking at the template rat
   `<image>` and a line break wherever an image part stands.
 * **Reasoning**: some read a variable (`enable_thinking`), some look for `/think` or `/no_think` in the system and user
   texts and strip it. `thinking=` sets the default either way; a toggle written in a message still wins, as published.
+  `thinking=None` leaves it to the template, which `thinks_by_default` or not.
 """
 
 from __future__ import annotations
@@ -115,17 +116,18 @@ class ChatTemplate:
         messages: Sequence[Message],
         *,
         tools: Sequence[Mapping[str, Any]] | None = None,
-        thinking: bool = False,
+        thinking: bool | None = False,
         add_generation_prompt: bool = True,
         **variables: Any,
     ) -> str:
         """The prompt as text. Messages hold plain JSON; content is a string or parts of type `text` and `image`."""
         turns = [dict(message) for message in messages]
-        if self.toggles_thinking_by_text:
+        if self.toggles_thinking_by_text and thinking is not None:
             turns = _with_toggle(turns, thinking)
         if not self.takes_parts:
             turns = [turn | {"content": self._flat(turn.get("content"))} for turn in turns]
-        given = {"enable_thinking": thinking, "thinking": thinking} | variables
+        given = {} if thinking is None else {"enable_thinking": thinking, "thinking": thinking}
+        given |= variables
         return self._run(turns, tools=tools or None, add_generation_prompt=add_generation_prompt, **given)
 
     def _run(self, messages: list[dict[str, Any]], **variables: Any) -> str:
@@ -143,6 +145,19 @@ class ChatTemplate:
     @cached_property
     def toggles_thinking_by_text(self) -> bool:
         return "/no_think" in self.source and "enable_thinking" not in self._variables
+
+    @cached_property
+    def thinks_by_default(self) -> bool:
+        """Whether a prompt is one for reasoning when nobody says: it ends (or, failing that, reads) as it does when
+        reasoning is asked for, and not as when it is refused."""
+        ask = [{"role": "user", "content": _PROBE}]
+        try:
+            texts = [self.render(ask, thinking=thinking) for thinking in (None, True, False)]
+        except InputError:
+            return False
+        ends = [text.rpartition(_PROBE)[2] for text in texts]
+        unsaid, on, off = ends if ends[1] != ends[2] else texts
+        return unsaid == on != off
 
     @cached_property
     def takes_parts(self) -> bool:

@@ -68,9 +68,11 @@ class ImageConfig:
         return (height // step) * (width // step)
 
     @classmethod
-    def from_hf(cls, config: Mapping[str, Any]) -> ImageConfig:
-        """From a checkpoint's `config.json` or `preprocessor_config.json`; the absent keeps its default."""
+    def from_hf(cls, config: Mapping[str, Any], preprocessor: Mapping[str, Any] | None = None) -> ImageConfig:
+        """From a checkpoint's `config.json`, and its `preprocessor_config.json` where that is silent; the absent keeps
+        its default."""
         given: dict[str, Any] = {}
+        config = {**(preprocessor or {}), **{key: value for key, value in config.items() if value is not None}}
 
         def take(name: str, *keys: str) -> None:
             for key in keys:
@@ -86,13 +88,12 @@ class ImageConfig:
         take("std", "norm_std", "image_std")
         take("min_patches", "min_num_patches")
         take("max_patches", "max_num_patches")
-        if isinstance(args := (config.get("vision_config") or {}).get("args"), Mapping):
-            # The patch range sits here in Omni checkpoints; its presence is what selects dynamic resolution.
-            given |= {
-                name: args[key]
-                for name, key in (("min_patches", "min_num_patches"), ("max_patches", "max_num_patches"))
-                if args.get(key) is not None
-            }
+        vision = config.get("vision_config") or {}
+        # The patch range sits in one of these in Omni checkpoints; its presence is what selects dynamic resolution.
+        for place in (vision, vision.get("args")):
+            if isinstance(place, Mapping) and place.get("min_num_patches"):
+                given["min_patches"] = place["min_num_patches"]
+                given["max_patches"] = place.get("max_num_patches") or 0
         if (ratio := config.get("downsample_ratio")) is not None:
             if not 0 < _number("downsample_ratio", ratio) <= 1:
                 raise ConfigError(f"the image setting downsample_ratio must be in (0, 1], found {ratio}")

@@ -76,8 +76,8 @@ class Tokenizer:
         self.special = dict(special or {})
         self.bos_id = self._named("bos_token")
         self.pad_id = self._named("pad_token")
-        eos = self._named("eos_token")
-        self.eos_ids = frozenset(eos_ids) | ({eos} if eos is not None else set())
+        self.eos_id = self._named("eos_token")
+        self.eos_ids = frozenset(eos_ids) | ({self.eos_id} if self.eos_id is not None else set())
         self.image, self.image_start, self.image_end = image, image_start, image_end
         self.image_id = backend.token_to_id(image)
         self.image_start_id = backend.token_to_id(image_start)

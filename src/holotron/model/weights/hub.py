@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from holotron.errors import CheckpointError, MissingDependency
+from holotron.model.weights.shards import shard_files
 
 # Code is never fetched: the network is defined here, not in the checkpoint's repository.
 WANTED = ["*.json", "*.safetensors", "*.jinja", "*.md", "LICENSE*", "NOTICE*"]
@@ -17,26 +18,43 @@ def looks_like_hub_id(text: str) -> bool:
 
 
 def snapshot(repository: str, wanted: Sequence[str] = WANTED) -> Path:
-    """The folder of a repository's newest snapshot, the wanted files downloaded if need be."""
+    """The folder of a repository's newest snapshot, the wanted files downloaded if need be. A download that was
+    interrupted goes on where it stopped."""
     try:
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import LocalEntryNotFoundError
     except ImportError:
         raise MissingDependency.extra("huggingface_hub", "hub") from None
+    patterns, missing = list(wanted), list[str]()
     try:
-        folder = Path(snapshot_download(repository, allow_patterns=list(wanted), local_files_only=True))
-        # The cache may hold less than is wanted now: the configuration alone, say.
-        if all(any(folder.glob(pattern)) for pattern in wanted if pattern in ("config.json", "*.safetensors")):
+        folder = Path(snapshot_download(repository, allow_patterns=patterns, local_files_only=True))
+        # The cache may hold less than is wanted now: the configuration alone, or some of the weights.
+        if not (missing := _missing(folder, wanted)):
             return folder
     except LocalEntryNotFoundError:
         pass
     try:
-        return Path(snapshot_download(repository, allow_patterns=list(wanted)))
+        folder = Path(snapshot_download(repository, allow_patterns=patterns))
+        problem = "the hub could not be reached, or does not have them"
     except Exception as error:  # the hub client raises its own, requests' and httpx's errors
-        raise CheckpointError(
-            f"cannot download {repository}: {_first_line(error)}. If the machine has no network, download it elsewhere "
-            f"(hf download {repository}) and pass the folder"
-        ) from error
+        problem = _first_line(error)
+    else:
+        # Without a network the client hands out what it has, whole or not.
+        if not (missing := _missing(folder, wanted)):
+            return folder
+    lacking = f" (missing: {', '.join(missing[:3])}{' ...' if len(missing) > 3 else ''})" if missing else ""
+    raise CheckpointError(
+        f"cannot download {repository}{lacking}: {problem}. If the machine has no network, download it elsewhere "
+        f"(hf download {repository}) and pass the folder"
+    )
+
+
+def _missing(folder: Path, wanted: Sequence[str]) -> list[str]:
+    """Of what cannot be done without: the configuration, and every file of the weights."""
+    files = [folder / "config.json"]
+    if "*.safetensors" in wanted:
+        files += shard_files(folder) or [folder / "model.safetensors"]
+    return [file.name for file in files if not file.exists()]
 
 
 def _first_line(error: Exception) -> str:

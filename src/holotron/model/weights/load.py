@@ -7,11 +7,14 @@ is wrong there is one error that lists it all and no model.
 
 from __future__ import annotations
 
-import json
+import logging
 import math
+import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -19,12 +22,14 @@ from torch import Tensor
 
 from holotron.errors import CheckpointError, ConfigError
 from holotron.model.config import ModelConfig
-from holotron.model.hf_config import load_config
+from holotron.model.families import family_of, load_config
 from holotron.model.model import Holotron
-from holotron.model.weights.names import Entry, entries, ignored
+from holotron.model.weights.names import Entry, entries
+from holotron.model.weights.shards import shard_files
 from holotron.model.weights.storage import allocate
 
-INDEX = "model.safetensors.index.json"
+log = logging.getLogger(__name__)
+
 _LISTED = 12  # problems shown in one error; the rest are counted
 
 Progress = Callable[[int, int], None]  # bytes done, bytes in all
@@ -43,16 +48,21 @@ def load_checkpoint(
         raise CheckpointError(f"there is no folder {folder}")
     config = load_config(folder)
     files = _shards(folder)
-    shapes, dtypes, home = _headers(files)
+    headers = _headers(files)
+    shapes = _shapes(headers)
     config = fit_to_tensors(config, shapes)
 
     with torch.device("meta"):
         model = Holotron(config)
     wanted = entries(model)
-    _check(folder, wanted, shapes)
+    _check_precision(folder, config, wanted, headers)
+    unused = _check(folder, wanted, shapes, family_of(config).ignored)
+    if unused:
+        log.warning("%s: %d tensors are of no use here and were left out: %s", folder, len(unused), _kinds(unused))
+    dtypes = {entry.key: _DTYPES[headers[entry.key].kind] for entry in wanted}
     model.to(dtype or _main_dtype(dtypes, wanted))
     allocate(model, device)
-    _fill(model, wanted, home, progress)
+    _fill(model, wanted, headers, progress)
     model.file_dtypes = dtypes
     return model.eval().requires_grad_(False)
 
@@ -62,41 +72,42 @@ def read_config(path: str | Path) -> ModelConfig:
     config = load_config(path)
     if not list(Path(path).glob("*.safetensors")):
         return config
-    return fit_to_tensors(config, _headers(_shards(Path(path)))[0])
+    return fit_to_tensors(config, _shapes(_headers(_shards(Path(path)))))
 
 
 def _shards(folder: Path) -> list[Path]:
-    index = folder / INDEX
-    if index.exists():
-        try:
-            names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
-        except (ValueError, KeyError, AttributeError, TypeError) as error:
-            raise CheckpointError(f"{index} is not a weight index: {error}") from error
-        files = [folder / name for name in names]
-    else:
-        files = sorted(folder.glob("*.safetensors"))
+    files = shard_files(folder)
     if not files:
         raise CheckpointError(f"{folder} holds no .safetensors file")
-    missing = [file.name for file in files if not file.exists()]
-    if missing:
-        raise CheckpointError(f"{folder} lacks {', '.join(missing)}, which {INDEX} names; the download is incomplete")
+    if missing := [file.name for file in files if not file.exists()]:
+        lacking = ", ".join(missing[:_LISTED]) + (" ..." if len(missing) > _LISTED else "")
+        raise CheckpointError(
+            f"{folder} lacks {lacking} of {len(files)} files that belong together; the download is incomplete"
+        )
     return files
 
 
-def _headers(files: list[Path]) -> tuple[dict[str, tuple[int, ...]], dict[str, torch.dtype], dict[str, Path]]:
-    """Shape, dtype and file of every tensor, without reading any data."""
-    shapes: dict[str, tuple[int, ...]] = {}
-    dtypes: dict[str, torch.dtype] = {}
-    home: dict[str, Path] = {}
+class Header(NamedTuple):
+    shape: tuple[int, ...]
+    kind: str  # of number, as safetensors calls it
+    file: Path
+
+
+def _headers(files: list[Path]) -> dict[str, Header]:
+    """What there is to know of every tensor without reading any data."""
+    headers: dict[str, Header] = {}
     for file in files:
         with _open(file) as shard:
             for key in shard.keys():  # noqa: SIM118 (not a dict)
-                if key in home:
-                    raise CheckpointError(f"{key} is in both {home[key].name} and {file.name}")
+                if key in headers:
+                    raise CheckpointError(f"{key} is in both {headers[key].file.name} and {file.name}")
                 piece = shard.get_slice(key)
-                shapes[key], home[key] = tuple(piece.get_shape()), file
-                dtypes[key] = _DTYPES.get(piece.get_dtype(), torch.float32)
-    return shapes, dtypes, home
+                headers[key] = Header(tuple(piece.get_shape()), piece.get_dtype(), file)
+    return headers
+
+
+def _shapes(headers: Mapping[str, Header]) -> dict[str, tuple[int, ...]]:
+    return {key: header.shape for key, header in headers.items()}
 
 
 _DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
@@ -136,7 +147,10 @@ def fit_to_tensors(config: ModelConfig, shapes: Mapping[str, tuple[int, ...]]) -
     return replace(config, vision=vision, projector=projector)
 
 
-def _check(folder: Path, wanted: list[Entry], shapes: Mapping[str, tuple[int, ...]]) -> None:
+def _check(
+    folder: Path, wanted: list[Entry], shapes: Mapping[str, tuple[int, ...]], ignored: re.Pattern[str]
+) -> list[str]:
+    """The keys that are there and not needed; one error for everything that is missing, misshapen or unknown."""
     problems: list[str] = []
     for entry in wanted:
         found = shapes.get(entry.key)
@@ -145,15 +159,33 @@ def _check(folder: Path, wanted: list[Entry], shapes: Mapping[str, tuple[int, ..
         elif found != entry.shape:
             problems.append(f"wrong shape {entry.key}: expected {list(entry.shape)}, found {list(found)}")
     known = {entry.key for entry in wanted}
-    problems += [
-        f"unexpected  {key}: found {list(shape)}"
-        for key, shape in shapes.items()
-        if key not in known and not ignored(key)
-    ]
+    others = [key for key in shapes if key not in known]
+    problems += [f"unexpected  {key}: found {list(shapes[key])}" for key in others if not ignored.search(key)]
     if problems:
         more = f"\n  ... and {len(problems) - _LISTED} more" if len(problems) > _LISTED else ""
         lines = "\n  ".join(problems[:_LISTED])
         raise CheckpointError(f"{folder} does not fit its config.json ({len(problems)} problems):\n  {lines}{more}")
+    return others
+
+
+def _check_precision(folder: Path, config: ModelConfig, wanted: list[Entry], headers: Mapping[str, Header]) -> None:
+    """Quantised weights are numbers of another meaning: without their scales they would load as nonsense."""
+    said = (config.raw or {}).get("quantization_config") or (config.raw or {}).get("compression_config")
+    for entry in wanted:
+        kind = headers[entry.key].kind if entry.key in headers else None
+        if kind is not None and kind not in _DTYPES:
+            method = f" ({said['quant_method']})" if isinstance(said, Mapping) and "quant_method" in said else ""
+            raise CheckpointError(
+                f"{folder} is quantised{method}: {entry.key} is stored as {kind}, and only {', '.join(_DTYPES)} can be "
+                "loaded. Take the unquantised checkpoint; the engine can quantise its weights itself"
+            )
+
+
+def _kinds(keys: list[str]) -> str:
+    """Keys by their first two parts, with how many of each."""
+    counts = Counter(".".join(key.split(".")[:2]) for key in keys)
+    shown = [f"{start}.* ({count})" for start, count in counts.most_common(_LISTED)]
+    return ", ".join([*shown, "..."] if len(counts) > _LISTED else shown)
 
 
 def _main_dtype(dtypes: Mapping[str, torch.dtype], wanted: list[Entry]) -> torch.dtype:
@@ -162,13 +194,13 @@ def _main_dtype(dtypes: Mapping[str, torch.dtype], wanted: list[Entry]) -> torch
     return dtypes[largest.key]
 
 
-def _fill(model: Holotron, wanted: list[Entry], home: Mapping[str, Path], progress: Progress | None) -> None:
+def _fill(model: Holotron, wanted: list[Entry], headers: Mapping[str, Header], progress: Progress | None) -> None:
     targets: dict[str, Tensor] = dict(model.state_dict(keep_vars=True))
     total = sum(math.prod(entry.shape) for entry in wanted)
     done = 0
     by_file: dict[Path, list[Entry]] = {}
     for entry in wanted:
-        by_file.setdefault(home[entry.key], []).append(entry)
+        by_file.setdefault(headers[entry.key].file, []).append(entry)
     with torch.no_grad():
         for file, group in by_file.items():
             with _open(file) as shard:

@@ -17,11 +17,11 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from holotron.errors import CheckpointError
-from holotron.model.hf_config import dump_config
+from holotron.model.families import dump_config
 from holotron.model.model import Holotron
 from holotron.model.weights.card import ModelCard
-from holotron.model.weights.load import INDEX
 from holotron.model.weights.names import entries
+from holotron.model.weights.shards import INDEX
 
 
 def save_checkpoint(

@@ -1,15 +1,17 @@
-"""From a request's fields to what the engine and the processor take."""
+"""From a request's fields to the parameters that the engine and the processor take."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from holotron.engine.api import SamplingParams
+from holotron.engine import SamplingParams
 from holotron.server.errors import ApiError
 from holotron.server.settings import ReplySettings
 from holotron.server.wire import ChatRequest, CompletionRequest, GenerationFields, Message, Tool
+
+N = TypeVar("N", int, float)
 
 # Names that Python or the processor uses itself on the way to the template.
 _TAKEN = {"self", "messages", "tools", "add_generation_prompt", "after"}
@@ -27,16 +29,20 @@ def sampling_of(request: ChatRequest | CompletionRequest, defaults: ReplySetting
     stop = [request.stop] if isinstance(request.stop, str) else request.stop or []
     return SamplingParams(
         max_tokens=min(limit, context),
-        temperature=defaults.temperature if request.temperature is None else request.temperature,
-        top_k=max(0, request.top_k or 0),
-        top_p=1.0 if request.top_p is None else request.top_p,
-        min_p=request.min_p or 0.0,
+        temperature=_first(request.temperature, defaults.temperature, 1.0),
+        top_k=max(0, _first(request.top_k, defaults.top_k, 0)),
+        top_p=_first(request.top_p, defaults.top_p, 1.0),
+        min_p=_first(request.min_p, defaults.min_p, 0.0),
         seed=None if request.seed is None else request.seed % 2**63,
         stop=tuple(stop),
         stop_token_ids=tuple(request.stop_token_ids or ()),
         ignore_eos=request.ignore_eos,
         top_logprobs=top,
     )
+
+
+def _first(*values: N | None) -> N:
+    return next(value for value in values if value is not None)
 
 
 def choices_of(request: GenerationFields, limit: int, prompts: int = 1) -> int:
@@ -48,13 +54,13 @@ def choices_of(request: GenerationFields, limit: int, prompts: int = 1) -> int:
 
 @dataclass(frozen=True)
 class Rendering:
-    """How messages are to be written: the arguments of `Processor.render` and `bridge` but the messages."""
+    """How messages are to be written: the arguments of `Transcript.next` but the messages."""
 
     thinking: bool
     variables: dict[str, Any]
 
 
-def rendering_of(variables: dict[str, Any] | None, effort: str | None, *, thinking: bool) -> Rendering:
+def rendering_of(variables: dict[str, Any] | None, effort: str | None, *, thinking: bool | None) -> Rendering:
     """`chat_template_kwargs.enable_thinking` decides, then `reasoning_effort`, then the server's own setting."""
     given = dict(variables or {})
     if taken := _TAKEN & set(given):
@@ -65,7 +71,7 @@ def rendering_of(variables: dict[str, Any] | None, effort: str | None, *, thinki
     for name in ("thinking", "enable_thinking"):
         if name in given:
             thinking = bool(given.pop(name))
-    return Rendering(thinking, given)
+    return Rendering(bool(thinking), given)
 
 
 def plain_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:

@@ -1,0 +1,117 @@
+"""Qwen3, dense: a plain transformer, the baseline that the hybrids are compared with.
+
+One of its layers is two of our letters, attention then MLP: `*-` thirty-six times for Qwen3-8B.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from holotron.errors import ConfigError
+from holotron.model.config import AttentionConfig, DecoderConfig, MLPConfig, ModelConfig, TokenIds
+from holotron.model.families import FAMILIES
+from holotron.model.families.base import AgentDefaults, Chat, Family
+from holotron.model.families.common import Fields, names_kind, read_tokens, write_sizes, write_tokens
+
+_OUTSIDE_LAYERS = {
+    "backbone.embeddings.weight": "model.embed_tokens.weight",
+    "backbone.norm_f.weight": "model.norm.weight",
+    "lm_head.weight": "lm_head.weight",
+}
+
+
+@FAMILIES.register("qwen3")
+class Qwen3(Family):
+    name = "qwen3"
+    model_types = ("qwen3", "Qwen3ForCausalLM")
+    chat = Chat("chatml", mark="<|im_start|>", end="<|im_end|>")
+    # Holo2 and its successors stand on Qwen3-VL and Qwen3.5: by URL they are understood, their towers are not built.
+    agents = (AgentDefaults(r"holo-?[234]", "holotron", temperature=0.0, source="github.com/hcompai/hai-cookbook"),)
+
+    def recognises(self, data: Mapping[str, Any]) -> bool:
+        return names_kind(data, self.model_types)
+
+    def read(self, data: Mapping[str, Any], where: str, preprocessor: Mapping[str, Any] | None = None) -> ModelConfig:
+        f = Fields(data, where)
+        return ModelConfig(
+            decoder=_decoder(f),
+            tokens=read_tokens(data, data, self.image_ids),
+            name=str(f.get("_name_or_path", default="")),
+            family=self.name,
+            raw=dict(data),
+        )
+
+    def write(self, config: ModelConfig) -> dict[str, Any]:
+        d, a, m = config.decoder, config.decoder.attention, config.decoder.mlp
+        assert a
+        assert m
+        return {
+            "architectures": ["Qwen3ForCausalLM"],
+            "model_type": "qwen3",
+            **write_sizes(d),
+            "num_hidden_layers": len(d.pattern) // 2,
+            "num_attention_heads": a.heads,
+            "num_key_value_heads": a.kv_heads,
+            "head_dim": a.head_dim,
+            "intermediate_size": m.width,
+            "hidden_act": "silu",
+            "rms_norm_eps": d.eps,
+            "rope_theta": a.rope_theta,
+            "attention_bias": False,
+            **write_tokens(config.tokens),
+        }
+
+    def tensor_key(self, parameter: str) -> str:
+        name = parameter.removeprefix("language_model.")
+        if name in _OUTSIDE_LAYERS:
+            return _OUTSIDE_LAYERS[name]
+        match = re.fullmatch(r"backbone\.layers\.(\d+)\.(norm|mixer)\.(.+)", name)
+        assert match, name
+        layer, second = divmod(int(match[1]), 2)
+        if match[2] == "norm":
+            return f"model.layers.{layer}.{'post_attention_layernorm' if second else 'input_layernorm'}.{match[3]}"
+        return f"model.layers.{layer}.{'mlp' if second else 'self_attn'}.{match[3]}"
+
+
+def _decoder(f: Fields) -> DecoderConfig:
+    heads, hidden = f.integer("num_attention_heads"), f.integer("hidden_size")
+    rope = f.get("rope_parameters", "rope_scaling", default={})
+    theta = f.get("rope_theta", default=rope.get("rope_theta", 1_000_000.0))
+    if rope.get("rope_type", "default") != "default":
+        raise ConfigError(f"{f.where}: rope_type {rope['rope_type']!r} is not supported")
+    return DecoderConfig(
+        vocab=f.integer("vocab_size"),
+        hidden=hidden,
+        pattern="*-" * f.integer("num_hidden_layers"),
+        attention=AttentionConfig(
+            heads=heads,
+            kv_heads=f.integer("num_key_value_heads", default=heads),
+            head_dim=f.integer("head_dim", default=max(1, hidden // heads)),
+            rope_theta=float(theta),
+            qk_norm=True,
+        ),
+        mlp=MLPConfig(f.integer("intermediate_size"), "swiglu"),
+        eps=float(f.get("rms_norm_eps", default=1e-6)),
+        tied_embeddings=bool(f.get("tie_word_embeddings", default=False)),
+        max_positions=f.integer("max_position_embeddings", default=40_960),
+    )
+
+
+def holo2_8b() -> ModelConfig:
+    """The decoder of Holo2-8B (Qwen3-8B): the transformer that the hybrid is compared with."""
+    return ModelConfig(
+        name="holo2-8b",
+        family="qwen3",
+        decoder=DecoderConfig(
+            vocab=151_936,
+            hidden=4096,
+            pattern="*-" * 36,
+            attention=AttentionConfig(heads=32, kv_heads=8, head_dim=128, rope_theta=1_000_000.0, qk_norm=True),
+            mlp=MLPConfig(12288, "swiglu"),
+            eps=1e-6,
+            max_positions=262_144,
+        ),
+        tokens=TokenIds(151_655, 151_652, 151_653, bos=None, eos=(151_645,), first_unsampled=151_669),
+    )
