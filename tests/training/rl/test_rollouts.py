@@ -222,7 +222,7 @@ def test_stored_pages_are_played_and_others_judge(start: Path, tmp_path: Path):
     theirs = find_suite(str(tmp_path / "1")).tasks
     recipe = rl_recipe(
         start,
-        tasks={"suite": str(tmp_path / "0"), "names": "all", "steps": 1},
+        tasks={"suite": str(tmp_path / "0"), "names": "all", "steps": 1, "view": {}},  # pages are shown as they are
         agent={"constrained": True},
         evaluate={"every_steps": 1, "suite": str(tmp_path / "1"), "seeds": "0:2"},
     )
