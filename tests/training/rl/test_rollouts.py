@@ -341,7 +341,7 @@ def test_failures_that_come_closer_teach_something_where_rewards_are_learnt_from
         async def step(self, action: Action) -> StepResult:
             result = await super().step(action)
             cost = action.x if isinstance(action, Click) else 100.0
-            return replace(result, reward=-cost, done=True, info={"success": False})
+            return replace(result, reward=-cost, done=True, success=False)
 
     changes: dict[str, Any] = {
         "agent": {"constrained": True},
