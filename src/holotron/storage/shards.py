@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holotron.storage.files import Damaged, make_folder, numbered_files, open_file, refused, replace_file
+from holotron.storage.files import Damaged, make_folder, numbered_files, read_file, replace_file
 from holotron.storage.tables import Record, Row, Table, Tables, arrow
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def read_table(folder: Path, table: Table, number: int) -> list[Row]:
     with open_parquet(path) as file:
         if odd := _odd_columns(file.schema_arrow, table):
             raise Damaged(path, f"is damaged (in its columns: {', '.join(odd)})")
-        return list(file.read().to_pylist())
+        return list(file.read(use_threads=False).to_pylist())
 
 
 def _odd_columns(found: pyarrow.Schema, table: Table) -> list[str]:
@@ -100,16 +100,16 @@ def write_rows(path: Path, rows: list[Row], schema: pyarrow.Schema, **options: A
 
 @contextmanager
 def open_parquet(path: Path) -> Iterator[Any]:
-    """A `pyarrow.parquet.ParquetFile`. That it is missing, or damaged where it is read, is one sentence: `Damaged`."""
+    """A `pyarrow.parquet.ParquetFile`. That it is missing, or damaged where it is read, is one sentence: `Damaged`.
+
+    From memory and with `use_threads=False` pyarrow starts no threads. Shards are small, and a process that ends just
+    after those threads have started is aborted now and then."""
     pa = arrow()
     try:
-        with open_file(path) as file:
-            yield pa.parquet.ParquetFile(file, page_checksum_verification=True)
+        yield pa.parquet.ParquetFile(pa.BufferReader(read_file(path)), page_checksum_verification=True)
     except FileNotFoundError:
         raise Damaged(path, "is missing") from None
     except (pa.ArrowException, OSError, ValueError) as error:
-        if isinstance(error, OSError) and error.errno:  # pyarrow's own errors of this class have no number
-            raise refused("read", path, error) from error
         raise Damaged(path, f"is damaged ({_first_line(error)})") from error
 
 
