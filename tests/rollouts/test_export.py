@@ -69,8 +69,21 @@ def test_what_is_learnt_hits_the_button_in_its_image(run, tmp_path, name):
         colour = next(name for name in COLOURS if f"Press the {name}" in text)
         x, y = find_colour(image, COLOURS[colour])
         assert (action.x, action.y) == pytest.approx((x * 320 / image.width, y * 240 / image.height), abs=2)
-    beside = list((tmp_path / "sft-images").glob("*.png")) if name == "surfer" else []
-    assert bool(beside) == (name == "surfer")  # surfer's resized pictures are written out; the others' are the run's
+    for picture in (tmp_path / "sft-images").iterdir():
+        stored = run / "images" / picture.name[:2] / picture.name
+        # surfer's resized pictures are written out; the others are the run's, and take no room of their own
+        assert stored.exists() == (name != "surfer")
+        assert name == "surfer" or picture.samefile(stored)
+
+
+def test_an_export_can_be_moved_with_its_pictures(run, tmp_path):
+    for folder in ("made", "moved"):
+        (tmp_path / folder).mkdir()
+    export_sft(run, tmp_path / "made" / "sft.jsonl", make_dialect("compact"), parse_history("append"))
+    (tmp_path / "made" / "sft-images").rename(tmp_path / "moved" / "sft-images")
+    (tmp_path / "made" / "sft.jsonl").rename(tmp_path / "moved" / "other-name.jsonl")
+    lines = lines_of(tmp_path / "moved" / "other-name.jsonl")
+    assert lines and all((tmp_path / "moved" / image).is_file() for line in lines for image in line["images"])
 
 
 def test_selection_and_skips(run, tmp_path):

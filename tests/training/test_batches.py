@@ -144,3 +144,22 @@ def test_streams_are_read_once():
 def test_a_run_whose_samples_are_all_too_long_says_so():
     with pytest.raises(InputError, match="in a row have more than"):
         batches(BatchPart(tokens=4, sequences=1, too_long="skip")).step(0)
+
+
+def test_few_samples_are_not_shown_many_times_in_one_step():
+    """The budget would hold a hundred of them; there are three for this pass. Who says a number gets that number."""
+    budget = BatchPart(tokens=4000)
+
+    def made(recipe: BatchPart, known: int | None) -> Batches:
+        return Batches(
+            lambda start: (sample(number % 3) for number in count(start)),
+            recipe,
+            config=CONFIG,
+            device=CPU,
+            seed=0,
+            known=known,
+        )
+
+    assert [made(budget, 3).step(step)[0].samples for step in range(3)] == [3, 3, 3]
+    assert made(budget, None).step(0)[0].samples > 20
+    assert made(BatchPart(tokens=4000, samples=7), 3).step(0)[0].samples == 7

@@ -72,6 +72,27 @@ def test_what_is_wrong_is_named(minimal, override, complaint):
     assert complaint in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("override", "advice"),
+    [
+        ("optimiser.lrr=1", "optimiser.lrr: there is no such key; did you mean optimiser.lr?"),
+        ("optimizer.lr=1", "optimizer: there is no such key; did you mean optimiser?"),
+        ("lr=1", "lr: there is no such key; did you mean optimiser.lr?"),
+        ("model.steps=9", "model.steps: there is no such key; did you mean schedule.steps?"),
+        ("data.0.wieght=2", "data.0.wieght: there is no such key; did you mean data.0.weight?"),
+        ("lora.colour=1", "lora.colour: there is no such key; lora has alpha, dropout, merge, rank, targets"),
+        (
+            'evaluate.suites=[{ kind = "loss", data = { kind = "text", sede = 1 } }]',
+            "evaluate.suites.0.data.sede: there is no such key; did you mean evaluate.suites.0.data.seed?",
+        ),
+    ],
+)
+def test_an_unknown_key_comes_with_the_one_that_was_meant(minimal, override, advice):
+    with pytest.raises(ConfigError) as caught:
+        read_recipe(minimal, [override])
+    assert advice in str(caught.value)
+
+
 def test_an_end_is_required(tmp_path):
     path = tmp_path / "endless.toml"
     path.write_text(MINIMAL.replace("steps = 3", "warmup = 3"))

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from holotron.agent.profiles import profile_for
 from holotron.errors import CheckpointError, ConfigError
 from holotron.model.loading import load_model
 from holotron.training.checkpoint import Checkpoints
@@ -135,6 +136,23 @@ def test_a_folder_belongs_to_one_recipe(data, tmp_path):
     Trainer(conversation_recipe(data, schedule={"steps": 1}), tmp_path / "run", Ranks()).run()
     with pytest.raises(ConfigError, match="another recipe"):
         Trainer(conversation_recipe(data, schedule={"steps": 2}, seed=1), tmp_path / "run", Ranks())
+
+
+def test_what_a_checkpoint_says_of_itself_is_passed_on(data, tmp_path):
+    first = conversation_recipe(data, schedule={"steps": 1}, agent={"dialect": "compact", "history": "window:2"})
+    Trainer(first, tmp_path / "first", Ranks()).run()
+    model = {"source": str(tmp_path / "first" / "model")}
+    Trainer(conversation_recipe(data, schedule={"steps": 1}, model=model), tmp_path / "second", Ranks()).run()
+    mine, theirs = (profile_for("model", tmp_path / run / "model") for run in ("first", "second"))
+    assert mine == theirs and mine.history == "window:2"
+
+
+def test_two_examples_are_two_examples(tmp_path):
+    """A step shows each once, whatever the budget; filling it with copies would take minutes on a CPU."""
+    few = write_conversations(tmp_path / "few", count=2)
+    trainer = Trainer(conversation_recipe(few, batch={}, schedule={"steps": 3}), tmp_path / "run", Ranks())
+    trainer.run()
+    assert trainer.progress.samples == 6 and trainer.progress.tokens < 1000
 
 
 def test_a_clock_ends_a_run_too(data, tmp_path):

@@ -5,12 +5,13 @@
 Each line is one conversation exactly as the agent would have held it live:
 
     {"id": ..., "messages": [{"role": "user", "content": [{"type": "text", "text": ...}, {"type": "image"}]}, ...],
-     "images": ["run/images/ab/....png", ...], "learn": [2, 4]}
+     "images": ["sft-images/....png", ...], "learn": [2, 4]}
 
-`images` are paths relative to the file, in order of appearance. `learn` lists the messages to learn from, so that no
-reply is learnt twice where lines overlap: with `append` a line is an episode, with `epoch` a stretch between restarts,
-with `window` a single turn. Replies that were refused are left out, and so is everything an agent said in a language of
-its own: actions are written anew in the chosen dialect, which is how a script's clicks teach a model to speak.
+`images` are paths relative to the file, in order of appearance. They lie in a folder beside it that bears its name; the
+two can be moved anywhere together. `learn` lists the messages to learn from, so that no reply is learnt twice where
+lines overlap: with `append` a line is an episode, with `epoch` a stretch between restarts, with `window` a single turn.
+Replies that were refused are left out, and so is everything an agent said in a language of its
+own: actions are written anew in the chosen dialect, which is how a script's clicks teach a model to speak.
 """
 
 from __future__ import annotations
@@ -136,19 +137,21 @@ def _without_pixels(message: Message) -> dict[str, Any]:
 
 
 class _Pictures:
-    """Where the pixels of an image lie: in the run, or beside the export if the dialect resized them."""
+    """The folder beside the export: what the run has is linked, so that it takes no room of its own; what the dialect
+    resized, or lies on another file system, is written."""
 
     def __init__(self, run: Path, out: Path) -> None:
         self._run = run
-        self._out = out
+        self._folder = out.with_name(f"{out.stem}-images")
 
     def path(self, image: Image) -> str:
         digest = hashlib.sha256(image.data).hexdigest()
         suffix = ".png" if image.mime == "image/png" else ".jpg"
-        stored = self._run / "images" / digest[:2] / f"{digest}{suffix}"
-        if not stored.exists():
-            stored = self._out.with_name(f"{self._out.stem}-images") / f"{digest}{suffix}"
-            if not stored.exists():
-                make_folder(stored.parent)
-                replace_file(stored, image.data)
-        return os.path.relpath(stored, self._out.parent)
+        place = self._folder / f"{digest}{suffix}"
+        if not place.exists():
+            make_folder(place.parent)
+            try:
+                os.link(self._run / "images" / digest[:2] / place.name, place)
+            except OSError:
+                replace_file(place, image.data)
+        return f"{self._folder.name}/{place.name}"

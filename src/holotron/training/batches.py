@@ -142,9 +142,13 @@ class Batches:
         device: torch.device,
         seed: int,
         rank: int = 0,
+        known: int | None = None,
     ) -> None:
+        """`known`: how many samples there are for one pass, if not endlessly many. Without `batch.samples` no more of
+        them are taken: the same ones again would fill the budget, cost their time, and change no mean."""
         self._open = stream
         self._recipe = recipe
+        self._most = recipe.samples or known  # samples in a batch
         self._config = config
         self._device = device
         self._seed = (seed, rank)
@@ -171,7 +175,7 @@ class Batches:
     # ------------------------------------------------------------------------------------------------------ in order
 
     def _fresh(self, rng: np.random.Generator) -> Batch:
-        budget, limit = self._recipe.tokens, self._recipe.samples
+        budget, limit = self._recipe.tokens, self._most
         taken: list[Sample] = []
         chosen: list[list[TokenSequence]] = []
         tokens = 0

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, V
 
 from holotron.errors import ConfigError
 from holotron.model.processor import Deltas
+from holotron.training.recipe_errors import complaints
 from holotron.view import View
 
 NonNegative = Annotated[float, Field(ge=0)]
@@ -117,7 +118,7 @@ Data = Annotated[ConversationData | DrawnData | PageData | EpisodeData | TextDat
 
 class BatchPart(Part):
     tokens: PositiveInt = 16_384  # at most this many tokens in one forward pass
-    samples: PositiveInt | None = None  # at most this many samples
+    samples: PositiveInt | None = None  # at most this many samples; None: each once a step, if there are few
     accumulate: PositiveInt = 1  # forward passes per step
     sequences: PositiveInt = 2  # at most this many of a sample's sequences at a time
     reuse: PositiveFloat = 1.0  # how often a sample is shown, on average, while it stays in the replay buffer
@@ -333,16 +334,7 @@ def make_recipe(data: dict[str, Any], origin: str = "the recipe", kind: type[Any
     try:
         return kind.model_validate(data)
     except ValidationError as error:
-        found = error.errors()
-        # A list with a bad entry is reported once more, as too short.
-        inner = {problem["loc"][:1] for problem in found if len(problem["loc"]) > 1}
-        problems = [f"{_dotted(p['loc'])}: {p['msg']}" for p in found if p["loc"] not in inner]
-        raise ConfigError(f"{origin} is wrong:\n  " + "\n  ".join(problems)) from None
-
-
-def _dotted(where: tuple[int | str, ...]) -> str:
-    """`data.0.weight`; pydantic names the kind of a source behind its number, which nobody writes."""
-    return ".".join(str(part) for n, part in enumerate(where) if n < 2 or not isinstance(where[n - 1], int)) or "(top)"
+        raise ConfigError(f"{origin} is wrong:\n  " + "\n  ".join(complaints(kind, error))) from None
 
 
 def _override(data: dict[str, Any], text: str) -> None:

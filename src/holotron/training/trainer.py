@@ -85,6 +85,9 @@ class Trainer(TrainingLoop[Recipe]):
         config = self.learner.model.config
         sources = [open_source(data, self.processor, config, recipe.deltas) for data in recipe.data]
         weights = [data.weight for data in recipe.data]
+        sizes = [source.size for source in sources]
+        passes = where.count * recipe.batch.accumulate
+        known = None if None in sizes else -(-sum(size or 0 for size in sizes) // passes) or None
         return Batches(
             lambda start: sample_stream(
                 sources,
@@ -101,6 +104,7 @@ class Trainer(TrainingLoop[Recipe]):
             device=where.device,
             seed=recipe.seed,
             rank=where.rank,
+            known=known,
         )
 
     def _count(self, batches: list[Batch]) -> None:

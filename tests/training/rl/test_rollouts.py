@@ -222,7 +222,7 @@ def test_stored_pages_are_played_and_others_judge(start: Path, tmp_path: Path):
     theirs = find_suite(str(tmp_path / "1")).tasks
     recipe = rl_recipe(
         start,
-        tasks={"suite": str(tmp_path / "0"), "names": "all", "steps": 1},
+        tasks={"suite": str(tmp_path / "0"), "names": "all", "steps": 1, "view": {}},  # pages are shown as they are
         agent={"constrained": True},
         evaluate={"every_steps": 1, "suite": str(tmp_path / "1"), "seeds": "0:2"},
     )
@@ -341,7 +341,7 @@ def test_failures_that_come_closer_teach_something_where_rewards_are_learnt_from
         async def step(self, action: Action) -> StepResult:
             result = await super().step(action)
             cost = action.x if isinstance(action, Click) else 100.0
-            return replace(result, reward=-cost, done=True, info={"success": False})
+            return replace(result, reward=-cost, done=True, success=False)
 
     changes: dict[str, Any] = {
         "agent": {"constrained": True},

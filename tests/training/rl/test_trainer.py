@@ -89,6 +89,19 @@ def test_a_run_leaves_curves_a_policy_and_exact_accounts(start: Path, tmp_path: 
         assert len(completion.tokens) == len(completion.logprobs) == len(completion.versions) > 0
 
 
+def test_a_run_that_is_over_is_judged_and_exported_again(start: Path, tmp_path: Path):
+    """Called again it makes no update; its card still says how good it is."""
+    changes: dict[str, Any] = {"schedule": {"steps": 2}, "evaluate": {"every_steps": 2, "seeds": "200000:200002"}}
+    recipe = rl_recipe(start, **CHANCE, **changes, tasks={"learn_from": "reward"})
+    for _ in range(2):
+        trainer = RlTrainer(recipe, tmp_path / "run", "cpu")
+        figures = trainer.run()
+        assert trainer.progress.step == 2
+        assert {"evaluation/success", "evaluation/reward"} <= figures.keys()
+        assert "evaluation/success" in (tmp_path / "run" / "model" / "README.md").read_text()
+    assert all("rollout/reward" in row for row in read_metrics(tmp_path / "run") if "rollout/success" in row)
+
+
 @pytest.mark.parametrize("lora", [None, {"rank": 2, "alpha": 4}], ids=["full", "lora"])
 def test_the_running_engine_gets_every_update(start: Path, tmp_path: Path, lora: dict[str, int] | None):
     recipe = rl_recipe(
