@@ -30,6 +30,8 @@ class ModelPart(Part):
     template: Literal["", "chatml", "turns", "nemotron-vl"] = ""  # of a preset's chat; "" is the preset's own
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"  # of the forward pass; auto: bf16 on a GPU, fp32 on a CPU
     learn: tuple[Literal["vision_model", "mlp1", "language_model"], ...] = ("vision_model", "mlp1", "language_model")
+    grow: str = ""  # a deeper pattern: the source's layers, new ones in brackets, which begin by doing nothing; see `grow`
+    max_tiles: PositiveInt | None = None  # cut pictures into up to so many tiles; None: as the source does
     balance: bool = False  # scale rows of pictures and of text to size one before the first step, see `balance`
     checkpoint_layers: bool = False  # recompute the decoder's activations in the backward pass instead of keeping them
 
