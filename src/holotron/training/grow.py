@@ -2,8 +2,8 @@
 
     model = grow(model, "M-M*-M*-(M*-M*-)M*-M-", seed=0)          # new layers in brackets, the others as they are
 
-Every layer adds to the residual stream. A new layer whose last product is zero adds nothing, so the grown network gives the
-same numbers as before, bit for bit, and still learns: the gradient of that product is not zero. Nothing that was
+Every layer adds to the residual stream. A new layer whose last product is zero adds nothing, so the grown network gives
+the same numbers as before, bit for bit, and still learns: the gradient of that product is not zero. Nothing that was
 paid for is thrown away, and depth comes when there is time to train it.
 """
 
@@ -20,15 +20,19 @@ from holotron.model.model import Holotron
 from holotron.model.weights import random_model
 
 _LAYER = re.compile(r"language_model\.backbone\.layers\.(\d+)\.(.+)")
-_LAST = ("mixer.out_proj.weight", "mixer.o_proj.weight", "mixer.down_proj.weight")  # what a layer adds comes out of these
+_LAST = (
+    "mixer.out_proj.weight",
+    "mixer.o_proj.weight",
+    "mixer.down_proj.weight",
+)  # what a layer adds comes out of these
 
 
 def grown_pattern(marked: str, before: str) -> tuple[str, list[int]]:
     """The new pattern, and where in it the layers of `before` stand. `marked` has new layers in brackets."""
     if not re.fullmatch(r"([M*-]*\([M*-]+\))+[M*-]*", marked):
         raise ConfigError(
-            f"model.grow = {marked!r}: write the whole pattern with the new layers in brackets, such as M-(M*-)M-; new layers "
-            "are M, * or -"
+            f"model.grow = {marked!r}: write the whole pattern with the new layers in brackets, such as M-(M*-)M-; new "
+            "layers are M, * or -"
         )
     pattern, kept, new = "", [], False
     for letter in marked:
