@@ -21,6 +21,7 @@ from holotron.errors import CheckpointError, ConfigError
 from holotron.model.config import ModelConfig
 from holotron.model.hf_config import load_config
 from holotron.model.model import Holotron
+from holotron.model.weights.int8 import SCALE, from_int8
 from holotron.model.weights.names import Entry, entries, ignored
 from holotron.model.weights.storage import allocate
 
@@ -49,7 +50,7 @@ def load_checkpoint(
     with torch.device("meta"):
         model = Holotron(config)
     wanted = entries(model)
-    _check(folder, wanted, shapes)
+    _check(folder, wanted, shapes, dtypes)
     model.to(dtype or _main_dtype(dtypes, wanted))
     allocate(model, device)
     _fill(model, wanted, home, progress)
@@ -99,7 +100,9 @@ def _headers(files: list[Path]) -> tuple[dict[str, tuple[int, ...]], dict[str, t
     return shapes, dtypes, home
 
 
-_DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+_DTYPES = {
+    "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I8": torch.int8,
+}  # fmt: skip
 
 
 def _open(file: Path) -> safe_open:
@@ -136,15 +139,25 @@ def fit_to_tensors(config: ModelConfig, shapes: Mapping[str, tuple[int, ...]]) -
     return replace(config, vision=vision, projector=projector)
 
 
-def _check(folder: Path, wanted: list[Entry], shapes: Mapping[str, tuple[int, ...]]) -> None:
+def _check(
+    folder: Path,
+    wanted: list[Entry],
+    shapes: Mapping[str, tuple[int, ...]],
+    dtypes: Mapping[str, torch.dtype],
+) -> None:
     problems: list[str] = []
+    scales = {entry.key + SCALE: (entry.shape[0], 1) for entry in wanted if dtypes.get(entry.key) is torch.int8}
+    for key, shape in scales.items():
+        if shapes.get(key) != shape:
+            found_scale = f"found {list(shapes[key])}" if key in shapes else "missing"
+            problems.append(f"8-bit matrix without its scales {key}: expected {list(shape)}, {found_scale}")
     for entry in wanted:
         found = shapes.get(entry.key)
         if found is None:
             problems.append(f"missing     {entry.key}: expected {list(entry.shape)}")
         elif found != entry.shape:
             problems.append(f"wrong shape {entry.key}: expected {list(entry.shape)}, found {list(found)}")
-    known = {entry.key for entry in wanted}
+    known = {entry.key for entry in wanted} | scales.keys()
     problems += [
         f"unexpected  {key}: found {list(shape)}"
         for key, shape in shapes.items()
@@ -159,7 +172,7 @@ def _check(folder: Path, wanted: list[Entry], shapes: Mapping[str, tuple[int, ..
 def _main_dtype(dtypes: Mapping[str, torch.dtype], wanted: list[Entry]) -> torch.dtype:
     """The dtype of the largest tensor: small ones (decays, router biases) are often kept wider."""
     largest = max(wanted, key=lambda entry: math.prod(entry.shape))
-    return dtypes[largest.key]
+    return torch.bfloat16 if dtypes[largest.key] is torch.int8 else dtypes[largest.key]
 
 
 def _fill(model: Holotron, wanted: list[Entry], home: Mapping[str, Path], progress: Progress | None) -> None:
@@ -175,6 +188,8 @@ def _fill(model: Holotron, wanted: list[Entry], home: Mapping[str, Path], progre
                 for entry in group:
                     try:
                         value = shard.get_tensor(entry.key)
+                        if value.dtype is torch.int8:
+                            value = from_int8(value, shard.get_tensor(entry.key + SCALE))
                     except SafetensorError as error:
                         raise CheckpointError(f"cannot read {entry.key} from {file}: {error}") from error
                     target = targets[entry.parameter]
