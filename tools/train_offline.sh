@@ -24,7 +24,7 @@ fi
 if [ -d carry/data ]; then mkdir -p data && for part in carry/data/*; do ln -sfn "../$part" data/; done; fi
 if [ -d carry/fonts ]; then mkdir -p ~/.local/share/fonts && cp -n carry/fonts/* ~/.local/share/fonts/; fi
 
-export PYTHONPATH=src:$library OMP_NUM_THREADS=1
+export PYTHONPATH=src:$library OMP_NUM_THREADS=1 PYTHONUNBUFFERED=1
 name=$("$python" -m holotron train sft "$recipe" "$@" --dry-run | "$python" -c 'import json, sys; print(json.load(sys.stdin)["name"])') || exit 1
 timeout -k 5 "$seconds" "$python" -m holotron train sft "$recipe" "$@" 2>&1 | tee -a "runs/$name.log"
 status=${PIPESTATUS[0]}
