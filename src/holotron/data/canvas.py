@@ -21,8 +21,8 @@ from holotron.data.labels import Box, Element, Text, area
 class Canvas:
     def __init__(self, width: float, height: float, scale: float, background: RGB) -> None:
         self.width, self.height, self.scale = width, height, scale
-        self.pixels = np.empty((round(height * scale), round(width * scale), 3), np.uint8)
-        self.pixels[:] = background
+        tall, wide = round(height * scale), round(width * scale)
+        self.pixels = np.frombuffer(bytearray(bytes(background) * (tall * wide)), np.uint8).reshape(tall, wide, 3)
         self.elements: list[Element] = []
         self._lines: list[tuple[str, np.ndarray, int]] = []
 
@@ -31,15 +31,23 @@ class Canvas:
     def rectangle(self, box: Box, colour: RGB, *, radius: float = 0.0) -> None:
         left, top, right, bottom = self._device(box)
         if radius <= 0:
-            self.pixels[max(0, top) : max(0, bottom), max(0, left) : max(0, right)] = colour
+            self._plain(left, top, right, bottom, colour)
         elif right > left and bottom > top:
             r = min(round(radius * self.scale), (right - left) // 2, (bottom - top) // 2)
-            mask = np.full((bottom - top, right - left), 255, np.uint8)
+            self._plain(left, top + r, right, bottom - r, colour)
             if r > 0:
+                self._plain(left + r, top, right - r, top + r, colour)
+                self._plain(left + r, bottom - r, right - r, bottom, colour)
                 corner = _corner(r)
-                mask[:r, :r], mask[:r, -r:] = corner, corner[:, ::-1]
-                mask[-r:, :r], mask[-r:, -r:] = corner[::-1], corner[::-1, ::-1]
-            self.blend(mask, left, top, colour)
+                self.blend(corner, left, top, colour)
+                self.blend(corner[:, ::-1], right - r, top, colour)
+                self.blend(corner[::-1], left, bottom - r, colour)
+                self.blend(corner[::-1, ::-1], right - r, bottom - r, colour)
+
+    def _plain(self, left: int, top: int, right: int, bottom: int, colour: RGB) -> None:
+        part = self.pixels[max(0, top) : max(0, bottom), max(0, left) : max(0, right)]
+        if part.size:  # a whole line at a time: NumPy is slow at filling with three values
+            part[:] = np.frombuffer(bytes(colour) * part.shape[1], np.uint8).reshape(-1, 3)
 
     def outlined(self, box: Box, fill: RGB, line: RGB, *, radius: float = 0.0, thick: float = 1.0) -> None:
         """A box with a border."""

@@ -45,9 +45,21 @@ class Typeface:
     @cached_property
     def weight(self) -> float:
         """How often to use it, so that pages look like pages: mostly upright and regular, often the web's default."""
-        style = self._measure.getname()[1] or ""
         usual = 5.0 if self.family in USUAL else 1.0
-        return usual * (0.4 if "Italic" in style or "Oblique" in style else 0.7 if "Bold" in style else 1.5)
+        return usual * (0.4 if self.slanted else 0.7 if self.bold else 1.5)
+
+    @cached_property
+    def slanted(self) -> bool:
+        style = self._measure.getname()[1] or ""
+        return "Italic" in style or "Oblique" in style
+
+    @cached_property
+    def bold(self) -> bool:
+        return "Bold" in (self._measure.getname()[1] or "")
+
+    @property
+    def fixed_pitch(self) -> bool:
+        return self.advance("i") == self.advance("M")
 
     @cached_property
     def languages(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from holotron.errors import ConfigError
 from holotron.model.loading import load_model, resolve
 from holotron.model.processor import ChatTemplate, Processor
+from holotron.training.grow import grow, with_tiles
 from holotron.training.learner import Learner
 from holotron.training.recipe import CommonRecipe, ModelPart
 
@@ -33,6 +34,11 @@ def load_learner(recipe: CommonRecipe, device: torch.device, losses: Collection[
     dtype = working_dtype(wanted, device)
     model, processor = load_model(wanted.source, device=device, dtype=dtype, seed=recipe.seed)
     found = resolve(wanted.source)
+    if wanted.grow:
+        model = grow(model, wanted.grow, recipe.seed)
+    if wanted.max_tiles is not None:
+        model.config = with_tiles(model.config, wanted.max_tiles)
+        processor.images = model.config.image
     if wanted.template:
         if isinstance(found, Path):
             raise ConfigError("model.template is for presets; a checkpoint brings its own")
@@ -42,8 +48,11 @@ def load_learner(recipe: CommonRecipe, device: torch.device, losses: Collection[
     torch.manual_seed(recipe.seed)  # of heads, and of adapters
     learner = Learner(model, losses)
     if losses and isinstance(found, Path) and (found / HEADS).exists():
-        # A stage may have other losses than the one before it: heads that are new start from nothing.
-        learner.heads.load_state_dict(load_file(found / HEADS, device=str(device)), strict=False)
+        # A stage may have other losses than the one before it, or more tiles: heads that are new start from nothing.
+        mine = learner.heads.state_dict()
+        before = load_file(found / HEADS, device=str(device))
+        fitting = {name: t for name, t in before.items() if name in mine and mine[name].shape == t.shape}
+        learner.heads.load_state_dict(fitting, strict=False)
     for part in wanted.learn:
         if (module := getattr(model, part)) is not None:
             module.requires_grad_(recipe.lora is None)

@@ -111,7 +111,7 @@ def sample_stream(
         num_workers=workers,
         collate_fn=_pack,
         pin_memory=workers > 0 and device.type == "cuda",
-        prefetch_factor=4 if workers else None,
+        prefetch_factor=2 if workers else None,  # a chunk of large screens is 50 MB of shared memory
         worker_init_fn=_one_thread,
     )
     for packed in loader:

@@ -174,7 +174,9 @@ class DrawnPages:
             fonts = None if data.fonts is None else font_files([data.fonts])
             sizes = tuple(Size.parse(size) for size in data.sizes)
             languages = data.languages or LANGUAGES
-            self._painter = Painter(sizes=sizes, fonts=fonts, held_out=data.held_out, languages=languages)
+            self._painter = Painter(
+                sizes=sizes, fonts=fonts, held_out=data.held_out, languages=languages, type_sizes=data.type_sizes
+            )
         return self._samples.sample(self._painter.paint(self._data.seed, in_lanes(index, self._data.lanes)), rng)
 
 

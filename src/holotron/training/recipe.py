@@ -32,6 +32,8 @@ class ModelPart(Part):
     template: Literal["", "chatml", "turns", "nemotron-vl"] = ""  # of a preset's chat; "" is the preset's own
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"  # of the forward pass; auto: bf16 on a GPU, fp32 on a CPU
     learn: tuple[Literal["vision_model", "mlp1", "language_model"], ...] = ("vision_model", "mlp1", "language_model")
+    grow: str = ""  # a deeper pattern: the source's layers, and new ones in brackets that begin by doing nothing
+    max_tiles: PositiveInt | None = None  # cut pictures into up to so many tiles; None: as the source does
     balance: bool = False  # scale rows of pictures and of text to size one before the first step, see `balance`
     checkpoint_layers: bool = False  # recompute the decoder's activations in the backward pass instead of keeping them
 
@@ -62,6 +64,7 @@ class DrawnData(Part):
     seed: int = 0
     fonts: Path | None = None  # a folder of font files; None: the system's
     sizes: tuple[str, ...] = ("160x160@2",)  # CSS pixels and scale
+    type_sizes: tuple[PositiveFloat, ...] = ()  # of body text, in CSS pixels; () is what is usual at that size of page
     languages: tuple[str, ...] = ()  # of their words, such as "en"; () is all there are
     # Pages near each other share a choice of fonts, whose letters stay drawn. With as many lanes as workers, each of
     # them walks along a stretch of pages of its own.
@@ -185,11 +188,11 @@ class SavePart(Part):
 
 
 class ReadingEval(Part):
-    """Fresh pages of random strings: which share of the characters is named right?"""
+    """Fresh pages of random strings, or stored ones: which share of the characters is named right?"""
 
     kind: Literal["reading"]
     name: str = "reading"
-    data: DrawnData
+    data: Annotated[DrawnData | PageData, Field(discriminator="kind")]
     samples: PositiveInt = 256
 
 

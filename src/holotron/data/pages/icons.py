@@ -21,13 +21,17 @@ def words_for(name: str) -> list[str]:
     return _ICONS[name][0]
 
 
+def strokes(name: str) -> list[tuple[str, str, bool]]:
+    """Kind, numbers and whether it is filled, of each of its strokes; kinds as in `assets/icons.txt`."""
+    parts = (stroke.partition(" ") for stroke in _ICONS[name][1])
+    return [(kind, rest.removesuffix(" f"), rest.endswith(" f")) for kind, _, rest in parts]
+
+
 @cache
 def _body(name: str) -> str:
     parts = []
-    for stroke in _ICONS[name][1]:
-        kind, _, rest = stroke.partition(" ")
-        filled = ' fill="currentColor"' if rest.endswith(" f") else ""
-        rest = rest.removesuffix(" f")
+    for kind, rest, fills in strokes(name):
+        filled = ' fill="currentColor"' if fills else ""
         if kind == "p":
             parts.append(f'<path d="{rest}"{filled}/>')
         elif kind == "c":

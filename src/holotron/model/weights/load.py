@@ -24,6 +24,7 @@ from holotron.errors import CheckpointError, ConfigError
 from holotron.model.config import ModelConfig
 from holotron.model.families import family_of, load_config
 from holotron.model.model import Holotron
+from holotron.model.weights.int8 import SCALE, from_int8
 from holotron.model.weights.names import Entry, entries
 from holotron.model.weights.shards import shard_files
 from holotron.model.weights.storage import allocate
@@ -56,10 +57,10 @@ def load_checkpoint(
         model = Holotron(config)
     wanted = entries(model)
     _check_precision(folder, config, wanted, headers)
-    unused = _check(folder, wanted, shapes, family_of(config).ignored)
+    dtypes = {entry.key: _DTYPES[headers[entry.key].kind] for entry in wanted if entry.key in headers}
+    unused = _check(folder, wanted, shapes, dtypes, family_of(config).ignored)
     if unused:
         log.warning("%s: %d tensors are of no use here and were left out: %s", folder, len(unused), _kinds(unused))
-    dtypes = {entry.key: _DTYPES[headers[entry.key].kind] for entry in wanted}
     model.to(dtype or _main_dtype(dtypes, wanted))
     allocate(model, device)
     _fill(model, wanted, headers, progress)
@@ -110,7 +111,9 @@ def _shapes(headers: Mapping[str, Header]) -> dict[str, tuple[int, ...]]:
     return {key: header.shape for key, header in headers.items()}
 
 
-_DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+_DTYPES = {
+    "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I8": torch.int8,
+}  # fmt: skip
 
 
 def _open(file: Path) -> safe_open:
@@ -148,17 +151,26 @@ def fit_to_tensors(config: ModelConfig, shapes: Mapping[str, tuple[int, ...]]) -
 
 
 def _check(
-    folder: Path, wanted: list[Entry], shapes: Mapping[str, tuple[int, ...]], ignored: re.Pattern[str]
+    folder: Path,
+    wanted: list[Entry],
+    shapes: Mapping[str, tuple[int, ...]],
+    dtypes: Mapping[str, torch.dtype],
+    ignored: re.Pattern[str],
 ) -> list[str]:
     """The keys that are there and not needed; one error for everything that is missing, misshapen or unknown."""
     problems: list[str] = []
+    scales = {entry.key + SCALE: (entry.shape[0], 1) for entry in wanted if dtypes.get(entry.key) is torch.int8}
+    for key, shape in scales.items():
+        if shapes.get(key) != shape:
+            found_scale = f"found {list(shapes[key])}" if key in shapes else "missing"
+            problems.append(f"8-bit matrix without its scales {key}: expected {list(shape)}, {found_scale}")
     for entry in wanted:
         found = shapes.get(entry.key)
         if found is None:
             problems.append(f"missing     {entry.key}: expected {list(entry.shape)}")
         elif found != entry.shape:
             problems.append(f"wrong shape {entry.key}: expected {list(entry.shape)}, found {list(found)}")
-    known = {entry.key for entry in wanted}
+    known = {entry.key for entry in wanted} | scales.keys()
     others = [key for key in shapes if key not in known]
     problems += [f"unexpected  {key}: found {list(shapes[key])}" for key in others if not ignored.search(key)]
     if problems:
@@ -191,7 +203,7 @@ def _kinds(keys: list[str]) -> str:
 def _main_dtype(dtypes: Mapping[str, torch.dtype], wanted: list[Entry]) -> torch.dtype:
     """The dtype of the largest tensor: small ones (decays, router biases) are often kept wider."""
     largest = max(wanted, key=lambda entry: math.prod(entry.shape))
-    return dtypes[largest.key]
+    return torch.bfloat16 if dtypes[largest.key] is torch.int8 else dtypes[largest.key]
 
 
 def _fill(model: Holotron, wanted: list[Entry], headers: Mapping[str, Header], progress: Progress | None) -> None:
@@ -207,6 +219,8 @@ def _fill(model: Holotron, wanted: list[Entry], headers: Mapping[str, Header], p
                 for entry in group:
                     try:
                         value = shard.get_tensor(entry.key)
+                        if value.dtype is torch.int8:
+                            value = from_int8(value, shard.get_tensor(entry.key + SCALE))
                     except SafetensorError as error:
                         raise CheckpointError(f"cannot read {entry.key} from {file}: {error}") from error
                     target = targets[entry.parameter]

@@ -20,6 +20,7 @@ from holotron.errors import CheckpointError
 from holotron.model.families import dump_config
 from holotron.model.model import Holotron
 from holotron.model.weights.card import ModelCard
+from holotron.model.weights.int8 import SCALE, described, fits_int8, to_int8
 from holotron.model.weights.names import entries
 from holotron.model.weights.shards import INDEX
 
@@ -34,7 +35,8 @@ def save_checkpoint(
 ) -> None:
     """Write weights, index, `config.json` and model card into the folder `path`.
 
-    Tensors keep the dtype they were loaded with wherever that loses nothing; `dtype` forces one for the matrices.
+    Tensors keep the dtype they were loaded with wherever that loses nothing; `dtype` forces one for the matrices. With
+    int8 the large ones get scales beside them, see `int8`, and the others bf16.
     """
     folder = Path(path)
     folder.mkdir(parents=True, exist_ok=True)
@@ -58,7 +60,10 @@ def save_checkpoint(
             size = sum(tensor.nbytes for shard in shards for tensor in shard.values())
             index = {"metadata": {"total_size": size}, "weight_map": dict(sorted(weight_map.items()))}
             stage(INDEX).write_text(json.dumps(index, indent=2) + "\n")
-        stage("config.json").write_text(json.dumps(dump_config(model.config), indent=2) + "\n")
+        config = {k: v for k, v in dump_config(model.config).items() if k != "quantization_config"}
+        if dtype is torch.int8:
+            config["quantization_config"] = described()
+        stage("config.json").write_text(json.dumps(config, indent=2) + "\n")
         if card is not None:
             stage("README.md").write_text(card.render())
     except BaseException as error:
@@ -82,19 +87,30 @@ def _shards(model: Holotron, dtype: torch.dtype | None, limit: int) -> Iterator[
         tensor = state[entry.parameter]
         if entry.index is not None:
             tensor = tensor[entry.index]
-        tensor = _to_file_dtype(tensor, model.file_dtypes.get(entry.key), dtype)
-        if shard and size + tensor.nbytes > limit:
+        stored = _stored(entry.key, tensor, model.file_dtypes.get(entry.key), dtype)
+        more = sum(part.nbytes for part in stored.values())
+        if shard and size + more > limit:
             yield shard
             shard, size = {}, 0
-        shard[entry.key] = tensor.contiguous()
-        size += tensor.nbytes
+        shard |= stored
+        size += more
     yield shard
+
+
+def _stored(key: str, tensor: Tensor, loaded: torch.dtype | None, forced: torch.dtype | None) -> dict[str, Tensor]:
+    """What a file holds of a tensor, by name: itself, or in 8 bits with its scales."""
+    if forced is torch.int8:
+        if fits_int8(key, tensor):
+            values, scale = to_int8(tensor)
+            return {key: values.cpu().contiguous(), key + SCALE: scale.cpu().contiguous()}
+        forced = torch.bfloat16
+    return {key: _to_file_dtype(tensor, loaded, forced).contiguous()}
 
 
 def _to_file_dtype(tensor: Tensor, loaded: torch.dtype | None, forced: torch.dtype | None) -> Tensor:
     tensor = tensor.detach().cpu()
     if forced is not None and tensor.dim() > 1:
         return tensor.to(forced)
-    if loaded is not None and loaded != tensor.dtype and torch.equal(tensor.to(loaded).to(tensor.dtype), tensor):
+    if loaded not in (None, torch.int8, tensor.dtype) and torch.equal(tensor.to(loaded).to(tensor.dtype), tensor):
         return tensor.to(loaded)
     return tensor
