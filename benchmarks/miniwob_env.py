@@ -47,8 +47,8 @@ async def measure(arguments: argparse.Namespace) -> dict[str, float | int]:
         sessions=arguments.sessions,
         browsers=arguments.browsers,
         scale=arguments.scale,
-        crop_instruction=arguments.crop,
-        image_format=arguments.format,
+        crop=arguments.crop,
+        format=arguments.format,
     )
     names = task_names()
     random.Random(0).shuffle(names)

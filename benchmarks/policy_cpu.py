@@ -14,22 +14,20 @@ import asyncio
 import json
 import os
 import time
-from typing import cast
 
 import torch
 
-from holotron.actions import ACTIONS
 from holotron.agent.policies.base import Policy
-from holotron.agent.policies.choice import PolicyChoice, make_policy, miniwob_view
-from holotron.envs.base import Environment
-from holotron.envs.miniwob import MiniWobPool, task_names
+from holotron.agent.policies.registry import PolicyRequest, local_profile, make_policy
+from holotron.envs.miniwob import open_miniwob, task_names
+from holotron.envs.registry import PoolRequest
 from holotron.types import Observation, Task
 
 TURNS = 3
 
 
-async def screens(choice: PolicyChoice, seeds: range) -> list[tuple[Task, list[Observation]]]:
-    pool = MiniWobPool(sessions=1, **miniwob_view(choice, None, None, None))
+async def screens(policy: str, seeds: range) -> list[tuple[Task, list[Observation]]]:
+    pool = open_miniwob(PoolRequest(1, local_profile(policy).views["miniwob"]))
     environment = await pool.acquire()
     found = []
     for name in task_names():
@@ -46,7 +44,7 @@ async def play(policy: Policy, episodes: list[tuple[Task, list[Observation]]], s
     async def work() -> None:
         nonlocal decisions
         for task, shots in waiting:  # shared: each takes the next
-            session = await policy.start(task, cast(Environment, None))
+            session = await policy.start(task)
             for shot in shots:
                 await session.act(shot)
                 decisions += 1
@@ -58,9 +56,8 @@ async def play(policy: Policy, episodes: list[tuple[Task, list[Observation]]], s
 
 
 async def measure(arguments: argparse.Namespace) -> dict[str, object]:
-    choice = PolicyChoice(arguments.policy)
-    episodes = await screens(choice, range(200_000, 200_000 + TURNS))
-    policy = await make_policy(choice, tuple(ACTIONS))
+    episodes = await screens(arguments.policy, range(200_000, 200_000 + TURNS))
+    policy = await make_policy(PolicyRequest(arguments.policy))
     await play(policy, episodes[:4], arguments.sessions)  # compile and warm up; other screens than those that count
     decisions, seconds = await play(policy, episodes[4:], arguments.sessions)
     await policy.close()

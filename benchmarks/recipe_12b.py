@@ -26,11 +26,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tests.agent.scripted import ScriptedPolicy
 
 from holotron.agent.dialects import make_dialect
 from holotron.agent.history import Append
 from holotron.agent.loop import Episode, Limits
-from holotron.agent.policies.scripted import ScriptedPolicy
 from holotron.data.pages.make import Size
 from holotron.rollouts.export import conversations
 from holotron.suites.painted import PaintedEnvironment
@@ -188,7 +188,7 @@ def main(argv: list[str] | None = None) -> None:
         return sft(make_recipe(recipe), work / "2", args.device, args.updates)
 
     def reinforcement() -> dict[str, float]:
-        tasks = {"suite": "painted", "names": ["boxes-1"], "size": args.screen, "steps": 3}
+        tasks = {"suite": "painted", "names": ["boxes-1"], "view": Size.parse(args.screen).view.to_json(), "steps": 3}
         agent = {"dialect": args.dialect, "constrained": True, "max_tokens": 32}
         read = read_recipe(RECIPES / "3-rl.toml", args.overrides, RlRecipe)
         recipe = changed(read, **source, tasks=tasks, agent=agent, rollouts={"record_every": 0}, update=fewer)

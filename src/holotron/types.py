@@ -223,8 +223,9 @@ class StepResult:
     """What the environment gives back for one action."""
 
     observation: Observation
-    reward: float = 0.0
+    reward: float = 0.0  # any number; what an episode earns is the sum over its steps
     done: bool = False
+    success: bool | None = None  # of the whole task, where this result ends it; None: nobody here can tell
     info: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -23,8 +23,12 @@ def decide(level, action, environment, answer=None):
         questions.append(question)
         return answer
 
-    approval = Approval(level, None if answer is None else ask)
-    return asyncio.run(approval(action, SEEN, environment)), questions
+    async def decision():
+        approval = Approval(level, None if answer is None else ask)
+        question = await approval.question(action, SEEN, environment)
+        return not question or await approval.allows(question)
+
+    return asyncio.run(decision()), questions
 
 
 def test_critical_asks_only_about_what_cannot_be_taken_back():

@@ -6,11 +6,13 @@ import asyncio
 
 import pytest
 
+from holotron.agent.approval import Approval
+from holotron.agent.events import Acted, Asked, Ended, Observed, Refused, Thought
 from holotron.agent.loop import Episode, Limits
 from holotron.agent.policies.random import RandomPolicy
-from holotron.agent.policies.scripted import ScriptedPolicy
 from holotron.errors import CapacityError, ConfigError, EnvironmentFault, PolicyError
 from holotron.types import Answer, Click, Completion, Outcome, Reply, Restart, Task, Wait
+from tests.agent.scripted import ScriptedPolicy
 from tests.agent.toy import COLOURS, ButtonEnvironment, colour_at, press_target
 
 TASK = Task("buttons", "press", seed=3)
@@ -51,15 +53,20 @@ class Replies:
 
 
 def test_success_is_recorded_in_full():
-    steps = []
+    told = []
     environment = ButtonEnvironment(scale=1.5)
-    trajectory = run(environment, ScriptedPolicy(press_target), on_step=steps.append)
+    trajectory = run(environment, ScriptedPolicy(press_target), listeners=[lambda id, event: told.append((id, event))])
     assert trajectory.outcome is Outcome.SUCCESS
     assert trajectory.reward == 1.0
     assert trajectory.id == "buttons/press/3"
     assert trajectory.task.goal.startswith("Press the")
-    assert list(trajectory.steps) == steps
     (step,) = trajectory.steps
+    assert [(id, type(event)) for id, event in told] == [
+        (trajectory.id, kind) for kind in (Observed, Thought, Acted, Ended)
+    ]
+    seen, thought, acted, ended = [event for _, event in told]
+    assert (seen.observation, thought.reply, acted.result.reward) == (step.observation, step.reply, step.reward)
+    assert ended.trajectory is trajectory
     assert step.done
     colour = trajectory.task.goal.split()[2]
     assert colour_at(step.observation, step.reply.action.x, step.reply.action.y) == COLOURS[colour]
@@ -219,16 +226,24 @@ def test_wrong_set_up_is_not_an_outcome():
 def test_refused_actions_are_not_carried_out():
     asked = []
 
-    async def approve(action, observation, environment):
-        asked.append(action)
-        return len(asked) > 1
+    class Second(Approval):
+        async def question(self, action, observation, environment):
+            asked.append(action)
+            return f"may it {action.tool_name}?"
+
+        async def allows(self, question):
+            return len(asked) > 1
 
     environment = ButtonEnvironment()
     policy = Replies(Restart(), Answer("fine"))
-    trajectory = run(environment, policy, approve=approve)
+    told = []
+    trajectory = run(
+        environment, policy, approval=Second("always"), listeners=[lambda id, event: told.append(type(event))]
+    )
     assert asked == [Restart(), Answer("fine")]
     assert "did not allow" in policy.told[1][0]
-    assert trajectory.steps[0].info == {"refused": True}
+    assert trajectory.steps[0].info == {"refused": True, "asked": "may it restart?"}
+    assert told == [Observed, Thought, Asked, Refused, Thought, Asked, Acted, Ended]
 
 
 def test_cut_from_outside_keeps_what_is_on_record():
@@ -246,7 +261,7 @@ def test_cut_from_outside_keeps_what_is_on_record():
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
-        return episode.trajectory(Outcome.EXHAUSTED, "cut"), policy
+        return episode.end(Outcome.EXHAUSTED, "cut"), policy
 
     trajectory, policy = asyncio.run(main())
     assert trajectory.outcome is Outcome.EXHAUSTED

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from holotron.agent.dialects import DIALECTS, make_dialect
+from holotron.agent.dialects import dialects, make_dialect
 from holotron.agent.history import parse_history
 from holotron.agent.loop import Episode, Limits
 from holotron.agent.policies.openai_api import OpenAIPolicy, Sampling, served_models, without_credentials
@@ -43,7 +43,7 @@ def episode(server: StrictServer, dialect: str = "holotron", history: str = "app
     return asyncio.run(main())
 
 
-@pytest.mark.parametrize("dialect", list(DIALECTS))
+@pytest.mark.parametrize("dialect", dialects.names())
 @pytest.mark.parametrize("history", ["append", "epoch:3,1", "window:2"])
 def test_every_dialect_and_history_hits_the_button(server, dialect, history):
     trajectory, _ = episode(server, dialect, history, presses=5)
@@ -104,7 +104,7 @@ def test_unknown_model_and_unreachable_server(server):
     trajectory, _ = episode(server, model="oracle")
     assert trajectory.outcome is Outcome.POLICY_ERROR
     assert "'oracle'" in trajectory.error
-    assert asyncio.run(served_models(server.url)) == ["seer"]
+    assert asyncio.run(served_models(server.url)) == {"seer": None}
     server.url = "http://127.0.0.1:9/v1"
     trajectory, _ = episode(server, retries=0)
     assert trajectory.outcome is Outcome.POLICY_ERROR

@@ -99,7 +99,7 @@ class ButtonEnvironment:
         await asyncio.sleep(0)
         if isinstance(action, Answer):
             asked = bool(self.task.options.get("question"))
-            return StepResult(self._look(), 0.0, True, {"success": None if asked else False})
+            return StepResult(self._look(), 0.0, True, None if asked else False)
         if isinstance(action, Restart):
             return StepResult(await self.reset(self.task))
         if not isinstance(action, Click):
@@ -109,10 +109,10 @@ class ButtonEnvironment:
         if hit is None:
             return StepResult(self._look())
         if hit.colour != self._target:
-            return StepResult(self._look(), -1.0, True)
+            return StepResult(self._look(), -1.0, True, False)
         self.presses += 1
         if self.presses >= int(self.task.options.get("presses", 1)) and not self.task.options.get("question"):
-            return StepResult(self._look(), 1.0, True)
+            return StepResult(self._look(), 1.0, True, True)
         return StepResult(self._look())
 
     async def close(self) -> None:

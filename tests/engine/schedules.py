@@ -1,4 +1,4 @@
-"""Random schedules of everything that can happen to sessions, carried out with the books kept beside the engine."""
+"""Random schedules of everything that can happen to sessions, carried out with a plain record beside the engine."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Twin:
 
 
 class World:
-    """Carries out a schedule on an engine and keeps the books beside it."""
+    """Carries out a schedule on an engine and keeps a plain record beside it."""
 
     def __init__(self, core: Core, tolerance: float | None, may_refuse: bool = False) -> None:
         """Every token is held against the network alone, up to `tolerance`; None: no token is. `may_refuse`: memory is

@@ -48,7 +48,7 @@ def test_a_session_from_open_to_close(engine: Engine) -> None:
         assert_greedy(MODEL, Log(session.tokens()), 6)
         mark = session.mark()
         [twin] = session.fork(1, ids=["twin"])
-        assert engine.session("twin") is twin
+        assert engine.session("twin") == twin != session
         twin.append(" Again")
         result = twin.generate(GREEDY).result()
         assert result.computed_tokens == len(" Again") + 1
@@ -183,6 +183,27 @@ def test_a_refused_append_is_told_with_the_next_call(engine: Engine) -> None:
             session.generate(GREEDY)
         assert session.tokens() == [*b"a" * 100]
         assert session.generate(GREEDY).result().finish_reason == "length"
+
+
+def test_a_confirmed_append_is_refused_where_it_is_made(engine: Engine) -> None:
+    with engine.open() as session:
+        assert session.append("a" * 100, confirm=True) == 100
+        with pytest.raises(CapacityError, match="do not fit"):
+            session.append("b" * 5000, confirm=True)
+        assert session.append("c", confirm=True) == 1
+        assert session.tokens() == [*b"a" * 100, *b"c"]
+
+    async def awaited() -> None:
+        async with await engine.aio.open("awaited") as session:
+            await session.append("a", confirm=True)
+            with pytest.raises(CapacityError, match="do not fit"):
+                await session.append("b" * 5000, confirm=True)
+            matcher = await engine.aio.compile(Grammar.regex("yes"))
+            reply = await (await session.generate(GREEDY, grammar=matcher))
+            assert reply.text == "yes"
+            assert await engine.aio.session("awaited") == session == engine.session("awaited")
+
+    asyncio.run(awaited())
 
 
 def test_bad_input_is_refused_where_it_is_given(engine: Engine) -> None:

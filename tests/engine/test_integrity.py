@@ -25,7 +25,7 @@ def test_ten_thousand_random_operations_leak_nothing() -> None:
     def number() -> int:
         return dice.randrange(1000)
 
-    # Everything as often as anything else, so that little time goes into generating and much into the books.
+    # Everything as often as anything else, so that little time goes into generating and much into moving references.
     names = sorted(set(NAMES))
     for _ in range(100):
         world.run((dice.choice(names), number(), number(), number()) for _ in range(96))  # and four sessions opened

@@ -8,9 +8,9 @@ import pytest
 
 from holotron.engine.api import Grammar, Result, SamplingParams
 from holotron.engine.core import Core
-from holotron.engine.flight import Flight
 from holotron.engine.grammar import GrammarCompiler
 from holotron.engine.graphs import bucket_sizes
+from holotron.engine.iteration import Iteration
 from holotron.engine.log import Log
 from holotron.engine.scheduler import Plan
 from tests.engine.support import Asked, assert_greedy, byte_model, image_log, make_tile, micro_model, settings
@@ -112,7 +112,7 @@ def test_a_broken_device_does_not_keep_a_request_from_ending(monkeypatch: pytest
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Flight, "vector_of", explode)
+        patch.setattr(Iteration, "vector_of", explode)
         core.finish(asked.request, "cancelled")
     assert asked.result is not None
     core.check_integrity()

@@ -33,7 +33,7 @@ def test_pools_and_weights_are_exact(name: str, state_dtype: str, kv_dtype: str 
         planner = Planner(model.config, dtype, base)
         plan = planner.plan(sessions=5, context=100)
         with Engine(model, None, planner.sized(5, 100)) as engine:
-            cache = engine.core.pools.cache
+            cache = engine.on_loop(lambda core: core.pools.cache).result()
             assert plan.state == cache.ssm_RLHPN.nbytes + cache.conv_RLKC.nbytes
             assert plan.kv == cache.kv_ZL2zkD.nbytes
         assert plan.weights == sum(t.nbytes for t in {*model.parameters(), *model.buffers()})

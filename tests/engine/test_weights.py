@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from holotron.engine.api import OnUpdate
 from holotron.engine.core import Core
 from holotron.engine.log import Log
 from holotron.errors import CheckpointError
@@ -65,18 +66,18 @@ def test_keep_goes_on_with_what_is_remembered_and_says_so() -> None:
     assert (sequence.memory.oldest, sequence.memory.newest) == (0, 1)
 
 
-@pytest.mark.parametrize("policy", ["keep", "refresh"])
-def test_a_generation_under_way_continues_across_versions(policy: str) -> None:
+@pytest.mark.parametrize("on_update", ["keep", "refresh"])
+def test_a_generation_under_way_continues_across_versions(on_update: OnUpdate) -> None:
     core = Core(fresh_model(), settings())
     sequence = core.sessions.open("s")
     core.sessions.append(sequence, words(20))
     asked = Asked(core, sequence, greedy(8))
     while len(asked.events) < 3:
         core.step()
-    core.update_weights(changed(core.model), policy)  # type: ignore[arg-type]
+    core.update_weights(changed(core.model), on_update)
     result = asked.finished(core)
     assert result.versions == (0,) * 3 + (1,) * 5
-    if policy == "refresh":
+    if on_update == "refresh":
         assert_greedy(core.model, sequence.log, 5)
     core.check_integrity()
 

@@ -141,7 +141,7 @@ def test_scroll_moves_what_is_under_the_pointer_and_the_screenshot_shows_it(run,
         <div style="height:900px;width:900px"></div></div>"""
 
     async def main():
-        async with browse(html, display=Display(400, 300, image_format="png")) as page:
+        async with browse(html, display=Display(400, 300, format="png")) as page:
             await page.do(Scroll("down", 120, x=50, y=50))
             inner = await page.js("[box.scrollTop, scrollY].join()")
             await page.do(Scroll("right", 70, x=50, y=50))

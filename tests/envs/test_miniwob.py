@@ -41,7 +41,7 @@ def task(name: str, seed: int = 0, **options) -> Task:
 @pytest.fixture(scope="module")
 def pool(run):
     async def make():
-        return MiniWobPool(sessions=4, scale=1, image_format="png")
+        return MiniWobPool(sessions=4, scale=1, format="png")
 
     pool = run(make())
     yield pool
@@ -303,8 +303,8 @@ def test_an_unknown_task_is_an_error_and_so_is_acting_before_reset(run, pool, mi
 
 def test_cropped_observations_are_the_lower_part_and_clicks_follow(run):
     async def main():
-        pool = MiniWobPool(sessions=2, scale=2, image_format="png", crop_instruction=True)
-        whole_pool = MiniWobPool(sessions=1, scale=2, image_format="png")
+        pool = MiniWobPool(sessions=2, scale=2, format="png", crop=True)
+        whole_pool = MiniWobPool(sessions=1, scale=2, format="png")
         cropped, whole = await pool.acquire(), await whole_pool.acquire()
         seen = await cropped.reset(task("click-test-2", 4))
         full = await whole.reset(task("click-test-2", 4))

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from holotron.agent.policies.choice import PolicyChoice, make_policy
-from holotron.agent.policies.scripted import ScriptedPolicy
+from holotron.agent.policies.registry import PolicyRequest, make_policy
 from holotron.evals.reading import ACTIONS, SIZES, _pages, probe_reading
 from holotron.types import Answer, Click
+from tests.agent.scripted import ScriptedPolicy
 
 pytestmark = pytest.mark.browser
 
@@ -38,7 +38,7 @@ def test_reading_and_finding_are_scored_apart():
 
 def test_the_bundled_policy_reads_what_nobody_has_seen():
     async def probe():
-        policy = await make_policy(PolicyChoice("holotron-mini"), ACTIONS)
+        policy = await make_policy(PolicyRequest("holotron-mini", actions=ACTIONS))
         try:
             return await probe_reading(policy, each=3, seed=11)
         finally:

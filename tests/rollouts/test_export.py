@@ -10,12 +10,12 @@ import pytest
 from PIL import Image as Pillow
 
 from holotron.agent.coordinates import Screen
-from holotron.agent.dialects import DIALECTS, make_dialect
+from holotron.agent.dialects import dialects, make_dialect
 from holotron.agent.history import parse_history
-from holotron.agent.policies.scripted import ScriptedPolicy
 from holotron.rollouts.export import export_sft
 from holotron.rollouts.runner import rollout
 from holotron.types import Click, Completion, Task
+from tests.agent.scripted import ScriptedPolicy
 from tests.agent.strict_server import find_colour
 from tests.agent.toy import COLOURS, ButtonPool, press_target
 
@@ -38,7 +38,7 @@ def lines_of(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-@pytest.mark.parametrize("name", list(DIALECTS))
+@pytest.mark.parametrize("name", dialects.names())
 @pytest.mark.parametrize(("history", "lines"), [("append", 1), ("epoch:3,1", 2), ("window:2", 4)])
 def test_every_reply_is_learnt_once(run, tmp_path, name, history, lines):
     dialect = make_dialect(name)

@@ -12,9 +12,10 @@ import pytest
 
 from holotron.rollouts.runner import Settings, rollout
 from holotron.rollouts.store import RunReader
-from holotron.suites.base import miniwob_suite
+from holotron.suites.base import find_suite
 from holotron.suites.miniwob_solver import SolverPolicy
 from holotron.types import Outcome
+from holotron.view import View
 from tests.envs.processes import alive, browsers_under, eventually, renderers_under
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -23,7 +24,7 @@ TASKS = "click-test,click-button,focus-text,click-dialog,enter-text"
 
 
 def test_a_hundred_episodes_under_fire(tmp_path):
-    suite = miniwob_suite(TASKS, range(20), scale=1)
+    suite = find_suite("miniwob", tasks=TASKS, seeds=range(20), view=View(scale=1))
     dice = random.Random(11)
     kills = {"browser": 0, "renderer": 0}
     seen: set[psutil.Process] = set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -15,8 +16,9 @@ from holotron.agent.loop import Episode, Limits
 from holotron.agent.policies.openai_api import Abilities, OpenAIPolicy, Sampling
 from holotron.rollouts.runner import Settings, rollout
 from holotron.rollouts.store import RunReader
-from holotron.suites.base import MINIWOB_ACTIONS, miniwob_suite
+from holotron.suites.base import find_suite
 from holotron.types import Task
+from holotron.view import View
 from tests.agent.strict_server import strict_server
 from tests.agent.toy import ButtonEnvironment, ButtonPool
 from tests.server.process import ServerProcess, running
@@ -59,13 +61,14 @@ def one_episode(policy: OpenAIPolicy, steps: int = 4, **limits):
 
 @pytest.mark.browser
 def test_miniwob_through_holotron_serve(server, tmp_path):
-    suite = miniwob_suite("click-test-2,enter-text", range(2), scale=1, limits=Limits(steps=3, repeats=99))
+    found = find_suite("miniwob", tasks="click-test-2,enter-text", seeds=range(2), view=View(scale=1))
+    suite = replace(found, limits=Limits(steps=3, repeats=99))
 
     async def main():
         policy = OpenAIPolicy(
             f"{server.url}/v1",
             "tiny",
-            make_dialect("compact", actions=MINIWOB_ACTIONS),
+            make_dialect("compact", actions=suite.actions),
             parse_history("append"),
             sampling=Sampling(temperature=1.0, max_tokens=40),
         )

@@ -31,14 +31,14 @@ def play(task: Task, action: Click | Answer) -> tuple[bool, str]:
         assert observation.viewport == (160, 160) and observation.image_size == (320, 320)
         result = await environment.step(action)
         assert result.done
-        return result.info["success"], environment.task.goal
+        return result.success, environment.task.goal
 
     return asyncio.run(main())
 
 
 def test_every_click_that_is_asked_for_is_a_task(folder: Path):
     asked = [q for page in iter_pages(folder) for q in page.samples if q.kind in ("click", "find")]
-    suite = find_suite(str(folder), "all", "0:2")
+    suite = find_suite(str(folder), seeds=range(2))
     assert {task.name for task in suite.tasks} == {question.by for question in asked}
     for kind, found in questions(folder).items():
         mine = [question for question in asked if question.by == kind]
@@ -60,7 +60,7 @@ def test_anything_else_is_a_failure(folder: Path):
 
 
 def test_a_kind_that_nobody_asks_by_is_refused(folder: Path):
-    with pytest.raises(ConfigError, match="asks nothing by 'smell'; there are: "):
-        find_suite(str(folder), "smell", "0:2")
+    with pytest.raises(ConfigError, match="no task 'smell' here; there are, for example: "):
+        find_suite(str(folder), tasks="smell")
     with pytest.raises(ConfigError, match="there is no suite 'nowhere'"):
-        find_suite("nowhere", "all", "0:2")
+        find_suite("nowhere")

@@ -220,7 +220,7 @@ def test_a_sample_of_every_family_is_solved() -> None:
 @pytest.mark.browser
 def test_coordinates_count_from_the_cropped_observation() -> None:
     names = ("click-button", "circle-center", "email-inbox", "highlight-text", "hot-cold", "use-slider")
-    results = asyncio.run(measure(names, range(50, 52), crop_instruction=True))
+    results = asyncio.run(measure(names, range(50, 52), crop=True))
     assert [r.name for r in results if r.success < 1] == []
 
 

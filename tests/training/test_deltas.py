@@ -14,8 +14,8 @@ import torch
 from holotron.agent.dialects import make_dialect
 from holotron.agent.history import Append, History, Window
 from holotron.agent.loop import Episode, Limits
-from holotron.agent.policies.choice import PolicyChoice, make_policy
 from holotron.agent.policies.engine import EnginePolicy
+from holotron.agent.policies.registry import PolicyRequest, make_policy
 from holotron.agent.profiles import profile_for
 from holotron.engine.api import EngineConfig, SamplingParams
 from holotron.engine.engine import Engine
@@ -132,6 +132,6 @@ def test_a_recipe_with_deltas_trains_on_them_and_its_policy_asks_for_them(tmp_pa
     assert figures[True].learnt == figures[False].learnt
     folder = tmp_path / "True" / "model"
     assert profile_for("any", folder).deltas == 0
-    policy = asyncio.run(make_policy(PolicyChoice(str(folder), device="cpu"), ("click",)))
+    policy = asyncio.run(make_policy(PolicyRequest(str(folder), device="cpu", actions=("click",))))
     assert isinstance(policy, EnginePolicy) and policy.deltas == Deltas(0)
     asyncio.run(policy.close())

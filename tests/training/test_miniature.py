@@ -14,13 +14,12 @@ from typing import Any
 import pytest
 
 from holotron.agent.policies.base import Policy
-from holotron.agent.policies.choice import PolicyChoice, make_policy, miniwob_view
-from holotron.agent.policies.scripted import ScriptedPolicy
+from holotron.agent.policies.registry import PolicyRequest, make_policy
 from holotron.data.fonts import font_files
 from holotron.data.pages.make import Recipe as PageRecipe
 from holotron.data.pages.make import Size
 from holotron.data.synth import synthesise
-from holotron.evals.miniwob import evaluate
+from holotron.evals.evaluate import evaluate
 from holotron.model.config import (
     AttentionConfig,
     ImageConfig,
@@ -34,13 +33,16 @@ from holotron.model.loading import byte_processor
 from holotron.model.presets import preset
 from holotron.model.weights import random_model, save_checkpoint
 from holotron.rollouts.runner import Settings
-from holotron.suites.base import find_suite, miniwob_suite
+from holotron.rollouts.suite import opened
+from holotron.suites.base import find_suite, parse_seeds
 from holotron.suites.miniwob_solver import SolverPolicy
 from holotron.training.curves import read_metrics
 from holotron.training.distributed import Ranks
 from holotron.training.recipe import Recipe, make_recipe
 from holotron.training.trainer import Trainer
 from holotron.types import Action, Click, Observation
+from holotron.view import View
+from tests.agent.scripted import ScriptedPolicy
 from tests.training.rl.support import SIZE, reinforce, small_config
 
 
@@ -64,7 +66,9 @@ def miniature() -> ModelConfig:
 
 def play(policy: Policy, run: Path, seeds: str, *, size: str = SIZE) -> float:
     """A box is to be clicked; the share of episodes that succeed."""
-    suite = find_suite("painted", "boxes-1", seeds, size=size).limited(steps=1)
+    suite = find_suite("painted", tasks="boxes-1", seeds=parse_seeds(seeds), view=Size.parse(size).view).limited(
+        steps=1
+    )
     result = asyncio.run(evaluate(policy, suite, run, settings=Settings(sessions=8)))
     assert result.scores.mean_success is not None
     return result.scores.mean_success
@@ -74,7 +78,7 @@ def play_model(folder: Path, run: Path) -> float:
     """Greedy, on seeds that nothing is trained on."""
 
     async def make() -> Policy:
-        return await make_policy(PolicyChoice(str(folder), dialect="compact", history="append"), ("click",))
+        return await make_policy(PolicyRequest(str(folder), dialect="compact", history="append", actions=("click",)))
 
     policy = asyncio.run(make())
     try:
@@ -201,9 +205,9 @@ def test_it_learns_tasks_from_demonstrations(tmp_path: Path):
     """Stage 2: a teacher's episodes are recorded, cloned, and played in the browser on seeds nobody has seen. Where to
     click follows from the goal and from a layout that hardly changes: as much as half a million parameters can learn
     in a minute."""
-    tasks, view = "click-tab,focus-text", {"scale": 1.0, "crop_instruction": True, "image_format": "png"}
+    tasks, view = "click-tab,focus-text", View(scale=1.0, crop=True, format="png")
     demos, start, out = tmp_path / "demos", tmp_path / "start", tmp_path / "navigation"
-    taught = miniwob_suite(tasks, range(60), **view)
+    taught = find_suite("miniwob", tasks=tasks, seeds=range(60), view=view)
     shown = asyncio.run(evaluate(SolverPolicy(), taught, demos, settings=Settings(sessions=6)))
     assert shown.scores.mean_success == 1.0
     config = miniature()
@@ -214,7 +218,7 @@ def test_it_learns_tasks_from_demonstrations(tmp_path: Path):
         {
             "name": "navigation",
             "model": {"source": str(start)},
-            "agent": {"miniwob": {"scale": 1, "crop": True, "png": True}},
+            "agent": {"views": {"miniwob": {"scale": 1, "crop": True, "format": "png"}}},
             "data": [episodes | {"seeds": "0:52"}],
             "batch": {"samples": 16, "tokens": 16384},
             "optimiser": {"lr": 2e-3},
@@ -231,14 +235,13 @@ def test_it_learns_tasks_from_demonstrations(tmp_path: Path):
     assert trained["steps/task/click-tab"] > 0.7  # which of the tabs is in the goal
 
     async def solve(folder: Path, run: Path) -> float:
-        choice = PolicyChoice(str(folder))
-        unseen = miniwob_suite("click-tab", range(200_000, 200_010), **miniwob_view(choice, None, None, None))
-        assert unseen.describe["image_format"] == "png"  # as the model itself says
-        policy = await make_policy(choice, ("click",))
-        try:
-            result = await evaluate(policy, unseen.limited(steps=1), run, settings=Settings(sessions=4))
-        finally:
-            await policy.close()
+        unseen = range(200_000, 200_010)
+        async with opened(PolicyRequest(str(folder)), "miniwob", tasks="click-tab", seeds=unseen, steps=1) as (
+            policy,
+            suite,
+        ):
+            assert suite.view.format == "png"  # as the model itself says
+            result = await evaluate(policy, suite, run, settings=Settings(sessions=4))
         assert result.scores.mean_success is not None
         return result.scores.mean_success
 

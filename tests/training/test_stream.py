@@ -11,7 +11,7 @@ import torch
 from PIL import Image as Pillow
 
 from holotron.agent.dialects import make_dialect
-from holotron.agent.history import Append, Shown, Turn, View
+from holotron.agent.history import Append, Selection, Shown, Turn
 from holotron.agent.images import Image
 from holotron.agent.loop import Episode, Limits
 from holotron.agent.messages import Message
@@ -119,7 +119,7 @@ def test_questions_about_pages_are_first_turns_of_the_agent(name):
         parsed = dialect.parse(Completion(reply), screen)
         assert parsed.error == ""
         goal = goal_of(processor.tokenizer.decode(sequence.ids[: sequence.prompt].tolist()), name)
-        asked = dialect.messages(Task("pages", "x", goal=goal), View((), (Shown(turn, image),)))
+        asked = dialect.messages(Task("pages", "x", goal=goal), Selection((), (Shown(turn, image),)))
         whole, (picture,) = conversation(
             processor, [*(plain(message) for message in asked), {"role": "assistant", "content": reply}]
         )

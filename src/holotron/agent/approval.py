@@ -1,6 +1,6 @@
 """Asking a person before the agent acts: never, always, or before what cannot be taken back.
 
-    Episode(..., approve=Approval("critical", ask))
+    Episode(..., approval=Approval("critical", ask))
 
 `ask` gets a question and returns the answer; without one (a batch run has nobody to ask) everything that would have to
 be asked about is refused, and the agent is told so. What is critical is the environment's to say, see
@@ -32,13 +32,15 @@ class Approval:
         self._level = level
         self._ask = ask
 
-    async def __call__(self, action: Action, observation: Observation, environment: Environment) -> bool:
+    async def question(self, action: Action, observation: Observation, environment: Environment) -> str:
+        """What a person has to be asked before this is done; empty: nothing."""
         if self._level == "never" or isinstance(action, Answer):
-            return True
+            return ""
         consequence = await environment.consequence(action) if isinstance(environment, Foresees) else ""
         if self._level == "critical" and not consequence:
-            return True
-        if self._ask is None:
-            return False
+            return ""
         because = f" ({consequence})" if consequence else ""
-        return await self._ask(f"{describe(action)}{because} on {observation.url}")
+        return f"{describe(action)}{because} on {observation.url}"
+
+    async def allows(self, question: str) -> bool:
+        return self._ask is not None and await self._ask(question)

@@ -46,7 +46,7 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class Selection:
     """What one request shows: early turns folded into text, then turns in full."""
 
     folded: tuple[Turn, ...]
@@ -61,7 +61,7 @@ class History(Protocol):
     @property
     def name(self) -> str: ...
 
-    def view(self, turns: Sequence[Turn]) -> View: ...
+    def view(self, turns: Sequence[Turn]) -> Selection: ...
 
 
 def _in_full(turns: Sequence[Turn]) -> tuple[Shown, ...]:
@@ -74,8 +74,8 @@ class Append:
     def name(self) -> str:
         return "append"
 
-    def view(self, turns: Sequence[Turn]) -> View:
-        return View((), _in_full(turns))
+    def view(self, turns: Sequence[Turn]) -> Selection:
+        return Selection((), _in_full(turns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Epoch:
     def name(self) -> str:
         return f"epoch:{self.turns},{self.keep}"
 
-    def view(self, turns: Sequence[Turn]) -> View:
+    def view(self, turns: Sequence[Turn]) -> Selection:
         start = 0
         if len(turns) > self.turns:
             # A restart happens when one more turn would make turns + 1; it leaves `keep`, so starts are evenly spaced.
@@ -102,7 +102,7 @@ class Epoch:
         if start and first.image is None:  # its screenshot belongs to a folded turn: show it, or the model sees nothing
             source = next((turn.image for turn in reversed(turns[:start]) if turn.image is not None), None)
             shown = (Shown(first, source), *shown[1:])
-        return View(tuple(turns[:start]), shown)
+        return Selection(tuple(turns[:start]), shown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +117,10 @@ class Window:
     def name(self) -> str:
         return f"window:{self.images}"
 
-    def view(self, turns: Sequence[Turn]) -> View:
+    def view(self, turns: Sequence[Turn]) -> Selection:
         with_image = [turn.index for turn in turns if turn.image is not None]
         kept = set(with_image[-self.images :])
-        return View((), tuple(Shown(turn, turn.image if turn.index in kept else None) for turn in turns))
+        return Selection((), tuple(Shown(turn, turn.image if turn.index in kept else None) for turn in turns))
 
 
 def parse_history(text: str) -> History:

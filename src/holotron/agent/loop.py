@@ -12,20 +12,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
+from holotron.agent.approval import Approval
+from holotron.agent.events import Acted, Asked, Ended, Event, Listener, Observed, Recording, Refused, Thought
 from holotron.agent.policies.base import GaveUp, Policy, PolicySession
 from holotron.agent.stuck import CircleDetector
 from holotron.envs.base import Environment
 from holotron.errors import CapacityError, ConfigError, EnvironmentFault, MissingDependency, PolicyError
-from holotron.types import Action, Answer, Observation, Outcome, Reply, Step, StepResult, Task, Trajectory
+from holotron.types import Action, Answer, Observation, Outcome, Reply, StepResult, Task, Trajectory
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-
-Approve = Callable[[Action, Observation, Environment], Awaitable[bool]]
 
 _REFUSED = "The user did not allow this action. Choose another one, or answer."
 _CIRCLE = (
@@ -67,56 +67,45 @@ class Episode:
         id: str | None = None,
         attempt: int = 0,
         limits: Limits = Limits(),
-        approve: Approve | None = None,
-        on_step: Callable[[Step], None] | None = None,
+        approval: Approval | None = None,
+        listeners: Sequence[Listener] = (),
     ) -> None:
+        """`listeners` are told everything that happens; see `events`."""
         self._environment = environment
         self._policy = policy
-        self._task = task
-        self._id = id or task.id
-        self._attempt = attempt
         self._limits = limits
-        self._approve = approve
-        self._on_step = on_step
+        self._approval = approval
+        self._listeners = listeners
         self._circles = CircleDetector()
-        self._steps: list[Step] = []
-        self._reward = 0.0
-        self._answer = ""
-        self._tokens = 0
-        self._final: Observation | None = None
-        self._started_at = time.time()
+        self._recording = Recording(id or task.id, task, attempt)
         self._started = time.monotonic()
 
     async def run(self) -> Trajectory:
         session: PolicySession | None = None
         try:
-            observation = await self._env(self._environment.reset(self._task))
-            self._final = observation
-            self._task = self._environment.task
-            session = await self._ask(self._policy.start(self._task, self._environment))
+            task = self._recording.task
+            observation = await self._env(self._environment.reset(task))
+            self._recording.task = task = self._environment.task
+            self._tell(Observed(0, observation))
+            session = await self._ask(self._policy.start(task, self._environment))
             await self._turns(session, observation)
         except _End as end:
-            return self.trajectory(end.outcome, end.error)
+            return self.end(end.outcome, end.error)
         finally:
             if session is not None:
                 await self._close(session)
         raise AssertionError("an episode ends with an outcome")
 
-    def trajectory(self, outcome: Outcome, error: str = "") -> Trajectory:
-        """What is on record so far, under the given outcome (also for an episode that was cut from outside)."""
-        return Trajectory(
-            id=self._id,
-            task=self._task,
-            steps=tuple(self._steps),
-            outcome=outcome,
-            reward=self._reward,
-            answer=self._answer,
-            error=error,
-            attempt=self._attempt,
-            started_at=self._started_at,
-            seconds=time.monotonic() - self._started,
-            final=self._final,
-        )
+    def end(self, outcome: Outcome, error: str = "") -> Trajectory:
+        """What is on record so far, under the given outcome; called from outside for an episode that was cut."""
+        trajectory = self._recording.trajectory(outcome, error)
+        self._tell(Ended(trajectory))
+        return trajectory
+
+    def _tell(self, event: Event) -> None:
+        self._recording.hear(event)
+        for listener in self._listeners:
+            listener(self._recording.id, event)
 
     # -------------------------------------------------------------------------------------------------------- turns
 
@@ -124,16 +113,17 @@ class Episode:
         feedback = ""
         invalid = 0
         while True:
+            step = len(self._recording.steps)
             over = self._over()
             if over and not self._limits.answer_when_over:
                 raise _End(Outcome.EXHAUSTED, over)
             began = time.monotonic()
             reply = await self._ask(session.act(observation, feedback=feedback, must_answer=bool(over)))
-            thought_for = time.monotonic() - began
-            self._tokens += _cost(reply)
-            feedback = await self._refusal(reply, observation)
-            if feedback:
-                self._record(observation, reply, thought_for)
+            self._tell(Thought(step, reply, time.monotonic() - began))
+            refusal = await self._refusal(step, reply, observation)
+            if refusal is not None:
+                self._tell(refusal)
+                feedback = refusal.reason
                 invalid += 1
                 if over:
                     raise _End(Outcome.EXHAUSTED, over)
@@ -144,60 +134,45 @@ class Episode:
             assert reply.action is not None
             began = time.monotonic()
             result = await self._env(self._environment.step(reply.action))
-            self._record(observation, reply, thought_for, result, time.monotonic() - began)
-            if isinstance(reply.action, Answer):
-                self._answer = reply.action.content
+            self._tell(Acted(step, reply.action, result, time.monotonic() - began))
             if result.done or isinstance(reply.action, Answer):
                 raise _End(_verdict(result))
             if over:
                 raise _End(Outcome.EXHAUSTED, over)
             feedback = self._circle(reply.action, observation)
             observation = result.observation
+            self._tell(Observed(step + 1, observation))
 
     def _over(self) -> str:
         limits = self._limits
         if time.monotonic() - self._started >= limits.seconds:
             raise _End(Outcome.EXHAUSTED, f"{limits.seconds:g} s are over")
-        if len(self._steps) >= limits.steps:
+        if len(self._recording.steps) >= limits.steps:
             return f"{limits.steps} steps are used up"
-        if limits.tokens is not None and self._tokens >= limits.tokens:
+        if limits.tokens is not None and self._recording.tokens >= limits.tokens:
             return f"{limits.tokens} tokens are used up"
         return ""
 
-    async def _refusal(self, reply: Reply, observation: Observation) -> str:
-        """Why this reply is not carried out; empty if it is."""
+    async def _refusal(self, step: int, reply: Reply, observation: Observation) -> Refused | None:
+        """Why this reply is not carried out; None if it is."""
         if reply.error or reply.action is None:
-            return reply.error or "the reply holds no action"
-        if self._approve is None:
-            return ""
+            return Refused(step, reply.error or "the reply holds no action")
+        if self._approval is None:
+            return None
+        question = await self._env(self._approval.question(reply.action, observation, self._environment))
+        if not question:
+            return None
+        self._tell(Asked(step, reply.action, question))
         began = time.monotonic()
-        allowed = await self._env(self._approve(reply.action, observation, self._environment), bounded=False)
+        allowed = await self._env(self._approval.allows(question), bounded=False)
         self._started += time.monotonic() - began  # a person's time to decide is not the agent's
-        return "" if allowed else _REFUSED
+        return None if allowed else Refused(step, _REFUSED, question)
 
     def _circle(self, action: Action, observation: Observation) -> str:
         count = self._circles.repeats(action, observation)
         if count >= self._limits.repeats:
             raise _End(Outcome.STUCK, f"the same action on the same screen {count} times")
         return _CIRCLE.format(count=count) if count >= max(self._limits.repeats - 2, 2) else ""
-
-    def _record(
-        self,
-        observation: Observation,
-        reply: Reply,
-        policy_seconds: float,
-        result: StepResult | None = None,
-        environment_seconds: float = 0.0,
-    ) -> None:
-        info: Mapping[str, Any] = {"refused": True} if result is None else result.info
-        reward, done = (0.0, False) if result is None else (result.reward, result.done)
-        step = Step(len(self._steps), observation, reply, reward, done, policy_seconds, environment_seconds, info)
-        self._steps.append(step)
-        self._reward += reward
-        if result is not None:
-            self._final = result.observation
-        if self._on_step is not None:
-            self._on_step(step)
 
     # ------------------------------------------------------------------------------------------------- whose fault
 
@@ -213,7 +188,7 @@ class Episode:
         except (ConfigError, MissingDependency):  # nothing to do with this episode: the caller's setup is wrong
             raise
         except Exception as error:
-            log.exception("the environment raised an unexpected error in %s", self._id)
+            log.exception("the environment raised an unexpected error in %s", self._recording.id)
             raise _End(Outcome.ENVIRONMENT_ERROR, f"{type(error).__name__}: {error}") from None
 
     async def _ask(self, call: Awaitable[T]) -> T:
@@ -234,26 +209,18 @@ class Episode:
         except (ConfigError, MissingDependency):
             raise
         except Exception as error:
-            log.exception("the policy raised an unexpected error in %s", self._id)
+            log.exception("the policy raised an unexpected error in %s", self._recording.id)
             raise _End(Outcome.POLICY_ERROR, f"{type(error).__name__}: {error}") from None
 
     async def _close(self, session: PolicySession) -> None:
         try:
             await session.close()
         except Exception:
-            log.exception("closing the policy's session failed in %s", self._id)
-
-
-def _cost(reply: Reply) -> int:
-    completion = reply.completion
-    generated = completion.generated_tokens or len(completion.tokens)
-    return completion.prompt_tokens - completion.cached_tokens + generated
+            log.exception("closing the policy's session failed in %s", self._recording.id)
 
 
 def _verdict(result: StepResult) -> Outcome:
-    """The environment's word counts: `info["success"]` where it gives one (None: nobody can tell), else a full
-    reward. An answer that the environment takes no notice of was not judged."""
-    success = result.info.get("success", result.reward >= 1.0 if result.done else None)
-    if success is None:
+    """The environment's word counts; where it has none, nobody has judged the episode."""
+    if result.success is None:
         return Outcome.UNSCORED
-    return Outcome.SUCCESS if success else Outcome.FAILURE
+    return Outcome.SUCCESS if result.success else Outcome.FAILURE

@@ -14,7 +14,7 @@ from typing import Any
 from holotron.actions import InvalidAction
 from holotron.agent.coordinates import Screen, frame_schema, frame_sentence, point_to_page
 from holotron.agent.dialects.base import PAGE_IS_DATA, Dialect, Output
-from holotron.agent.history import Shown, Turn, View
+from holotron.agent.history import Selection, Shown, Turn
 from holotron.agent.messages import Message
 from holotron.annotate.agreement import Value
 from holotron.annotate.items import Item
@@ -41,7 +41,7 @@ class Question:
         if item.kind == "point":
             turn = Turn(0, self._looks[-1], self._images[-1], self._screen)
             return self._dialect.messages(
-                Task("annotate", "point", item.instruction), View((), (Shown(turn, turn.image),))
+                Task("annotate", "point", item.instruction), Selection((), (Shown(turn, turn.image),))
             )
         return [Message("system", (PAGE_IS_DATA,)), Message("user", (*self._images, self._words()))]
 

@@ -13,9 +13,8 @@ from holotron.bench import made_up
 from holotron.bench.process import DevicePeak, peak_host_bytes, seconds_alive
 from holotron.bench.report import Report, Step
 from holotron.bench.workload import Agent, Sent, Workload, system_prompt
-from holotron.engine.aio import AsyncSession
-from holotron.engine.api import EngineConfig, Result, SamplingParams
-from holotron.engine.engine import Engine, Part
+from holotron.engine import AsyncSession, Engine, EngineConfig, Part, Result, SamplingParams
+from holotron.engine.core import Core
 from holotron.engine.log import Log
 from holotron.engine.plan import Planner
 from holotron.model.loading import Loaded, load_model
@@ -69,8 +68,7 @@ class Driver:
 
     async def first_token(self) -> float:
         """One token: everything is loaded and compiled after it. Seconds since the process started."""
-        later = self._engine.complete_later(Log(self._system[:64]), replace(self._sampling, max_tokens=1), [None])
-        (generation,) = await asyncio.wrap_future(later)
+        (generation,) = await self._engine.aio.complete(self._system[:64], replace(self._sampling, max_tokens=1))
         await generation
         return seconds_alive()
 
@@ -78,18 +76,13 @@ class Driver:
         """A few short replies beside each other, so that no kernel is compiled while the clock runs."""
 
         async def reply(n: int) -> None:
-            prompt = Log(self._system[n : n + 48 + 16 * n])
-            later = self._engine.complete_later(prompt, replace(self._sampling, max_tokens=4 + 2 * n), [None])
-            (generation,) = await asyncio.wrap_future(later)
+            prompt, sampling = self._system[n : n + 48 + 16 * n], replace(self._sampling, max_tokens=4 + 2 * n)
+            (generation,) = await self._engine.aio.complete(prompt, sampling)
             await generation
 
         await asyncio.gather(*(reply(n) for n in range(3)))
-        await asyncio.wrap_future(self._engine.post(self._forget))
-
-    def _forget(self) -> None:
-        """Nothing of the warm-up stays in the sessions' way (on the loop's thread)."""
-        while self._engine.core.sessions.evict():
-            pass
+        # Nothing of it stays in the sessions' way.
+        await asyncio.to_thread(self._engine.clear_prefix_cache)
 
     async def run(self) -> float:
         """All sessions, all steps; seconds it took."""
@@ -99,21 +92,18 @@ class Driver:
         agents = [Agent(self._workload, n, self._words) for n in range(self._workload.sessions)]
         sessions: list[AsyncSession | None] = [None] * len(agents)
         if self._workload.begun and self._workload.history == "append":
-            sessions = [*await asyncio.wrap_future(self._engine.post(lambda: self._made_up(agents)))]
+            sessions = [*await asyncio.wrap_future(self._engine.on_loop(lambda core: self._made_up(core, agents)))]
         started = time.perf_counter()
         await asyncio.gather(*(self._live(root, *both) for both in zip(agents, sessions, strict=True)))
         seconds = time.perf_counter() - started
         await root.close()
         return seconds
 
-    def _made_up(self, agents: list[Agent]) -> list[AsyncSession]:
+    def _made_up(self, core: Core, agents: list[Agent]) -> list[AsyncSession]:
         """Sessions in the middle of their work (on the loop's thread)."""
-        core = self._engine.core
         made_up.scribble(core)
         logs = [Log([*self._system, *agent.said()]) for agent in agents]
-        return [
-            AsyncSession(self._engine.register(made_up.session(core, f"agent-{n}", log))) for n, log in enumerate(logs)
-        ]
+        return [AsyncSession(self._engine, made_up.session(core, f"agent-{n}", log)) for n, log in enumerate(logs)]
 
     async def _live(self, root: AsyncSession, agent: Agent, session: AsyncSession | None) -> None:
         for _ in range(self._workload.steps):
@@ -142,8 +132,7 @@ class Driver:
         return [agent.picture(), sent.tokens[len(agent.steps[-1][0]) :]]
 
     async def _stateless(self, prompt: list[int]) -> Result:
-        later = self._engine.complete_later(Log(prompt), self._sampling, [None])
-        (generation,) = await asyncio.wrap_future(later)
+        (generation,) = await self._engine.aio.complete(prompt, self._sampling)
         return await generation
 
     def _record(self, session: int, number: int, seconds: float, result: Result) -> None:

@@ -1,134 +1,137 @@
-"""Options that `run`, `rollout` and `eval` share, and the display they share."""
+"""Options that several commands share: which policy, and how screens are shown to it.
+
+@with_policy()                      # adds --policy, --model, --dialect ... and hands over one PolicyRequest
+@with_view                          # adds --width, --height, --scale, --crop, --format and hands over one View
+def rollout(who: PolicyRequest, view: View, out: Path, ...): ...
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, TypeVar
 
 import typer
 
-if TYPE_CHECKING:
-    from rich.console import Console
+C = TypeVar("C", bound=Callable[..., Any])
 
-    from holotron.agent.policies.choice import PolicyChoice
-    from holotron.rollouts.progress import Progress
-
-_POLICY = "random[:SEED], scripted, the address of an OpenAI-compatible server, or a model (folder, hub id, preset)."
-
-Policy = Annotated[str, typer.Option(help=_POLICY)]
-Model = Annotated[str | None, typer.Option(help="Which of the server's models.", rich_help_panel="Policy")]
-Dialect = Annotated[
-    str | None,
-    typer.Option(help="holotron, surfer, tools or compact.", rich_help_panel="Policy", show_default="model's"),
-]
-Frame = Annotated[
-    str | None, typer.Option(help="pixels, thousand, cells or unit.", rich_help_panel="Policy", show_default="model's")
-]
-History = Annotated[
-    str | None,
-    typer.Option(help="append, epoch:TURNS,KEEP or window:IMAGES.", rich_help_panel="Policy", show_default="model's"),
-]
-Temperature = Annotated[float | None, typer.Option(min=0.0, rich_help_panel="Policy", show_default="model's, or 0")]
-MaxTokens = Annotated[
-    int | None,
-    typer.Option(min=1, help="Tokens of one reply.", rich_help_panel="Policy"),
-]
-SampleSeed = Annotated[int | None, typer.Option(help="Seed of the sampling.", rich_help_panel="Policy")]
-Constrained = Annotated[
-    bool, typer.Option(help="Hold replies to the dialect's schema while decoding.", rich_help_panel="Policy")
-]
-Thinking = Annotated[
-    bool | None,
-    typer.Option(help="Let the model reason before it replies.", rich_help_panel="Policy"),
-]
-Scale = Annotated[
-    float | None, typer.Option(help="Pixels drawn per CSS pixel of MiniWoB++.", show_default="model's, or 3")
-]
-Crop = Annotated[
-    bool | None,
-    typer.Option("--crop/--no-crop", help="Without MiniWoB++'s instruction bar.", show_default="model's, or whole"),
-]
-Png = Annotated[
-    bool | None,
-    typer.Option("--png/--jpeg", help="MiniWoB++'s pictures without loss.", show_default="model's, or JPEG"),
-]
-Device = Annotated[str | None, typer.Option(help="For an in-process model: cuda, cpu.", rich_help_panel="Policy")]
+_POLICY = (
+    "random[:SEED], scripted (the suite's own solver), the address of an OpenAI-compatible server, a model (folder, "
+    "hub id, preset), or your own as module:function."
+)
 
 
-def choice(
-    policy: str,
-    model: str | None,
-    dialect: str | None,
-    frame: str | None,
-    history: str | None,
-    temperature: float | None,
-    max_tokens: int | None,
-    sample_seed: int | None,
-    constrained: bool,
-    thinking: bool | None,
-    device: str | None,
-) -> PolicyChoice:
-    from holotron.agent.policies.choice import PolicyChoice
-
-    return PolicyChoice(
-        policy, model, dialect, frame, history, temperature, max_tokens, sample_seed, constrained, thinking, device
-    )
+def _option(*names: str, help: str, default: str | None = None, **more: Any) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel="Policy", show_default=default or True, **more)
 
 
-@contextmanager
-def live_progress(console: Console, what: str) -> Iterator[Callable[[Progress], None]]:
-    """A bar with rate and remaining time in a terminal; a line every half minute in a log file."""
-    import time
-
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
-    from rich.progress import Progress as Bars
-
-    if not console.is_terminal:
-        last = time.monotonic()
-
-        def line(progress: Progress) -> None:
-            nonlocal last
-            if time.monotonic() - last >= 30:
-                last = time.monotonic()
-                console.print(f"{what}: {progress.done}/{progress.total} {describe(progress)}", highlight=False)
-
-        yield line
-        return
-    with Bars(
-        TextColumn("[bold]{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[state]}"),
-        console=console,
-        refresh_per_second=4,
-    ) as bars:
-        bar = bars.add_task(what, total=None, state="")
-
-        def move(progress: Progress) -> None:
-            bars.update(bar, total=progress.total, completed=progress.done, state=describe(progress))
-
-        yield move
-
-
-def describe(progress: Progress) -> str:
-    """One line: how it goes, how fast, how long still."""
-    parts = []
-    if progress.scored:
-        parts.append(f"{100 * progress.successes / progress.scored:.1f} % success")
-    parts.append(f"{progress.steps_per_second:.1f} steps/s")
-    if progress.remaining_seconds:
-        parts.append(f"{duration(progress.remaining_seconds)} left")
-    if progress.retries:
-        parts.append(f"{progress.retries} retries")
-    if progress.environment_errors:
-        parts.append(f"{progress.environment_errors} environment errors")
-    if progress.failing:
-        parts.append(f"failing: {progress.failing[:80]}")
-    return " · ".join(parts)
+_POLICY_OPTIONS: dict[str, tuple[Any, Any]] = {  # name -> (annotation, default)
+    "model": (Annotated[str | None, _option(help="Which of the server's models.")], None),
+    "dialect": (
+        Annotated[
+            str | None,
+            _option(help="holotron, surfer, tools, compact, or your own as module:Class.", default="model's"),
+        ],
+        None,
+    ),
+    "frame": (Annotated[str | None, _option(help="pixels, thousand, cells or unit.", default="model's")], None),
+    "history": (
+        Annotated[str | None, _option(help="append, epoch:TURNS,KEEP or window:IMAGES.", default="model's")],
+        None,
+    ),
+    "temperature": (Annotated[float | None, _option(help="Of the sampling.", default="model's", min=0.0)], None),
+    "max_tokens": (
+        Annotated[int | None, _option(help="Tokens of one reply, at most.", default="model's, or 1024", min=1)],
+        None,
+    ),
+    "sample_seed": (Annotated[int | None, _option(help="Seed of the sampling.")], None),
+    "constrained": (
+        Annotated[bool, _option("--constrained/--free", help="Hold replies to the dialect's schema while decoding.")],
+        True,
+    ),
+    "thinking": (
+        Annotated[
+            bool | None,
+            _option("--thinking/--no-thinking", help="Let the model reason before it replies.", default="model's"),
+        ],
+        None,
+    ),
+    "device": (Annotated[str | None, _option(help="For a model in this process: cuda, cpu.")], None),
+}
 
 
-def duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
+def _view(*names: str, help: str, **more: Any) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel="View", show_default="model's, or the suite's", **more)
+
+
+_VIEW_OPTIONS: dict[str, tuple[Any, Any]] = {
+    "width": (Annotated[int | None, _view(help="Width of the page, CSS pixels.", min=1)], None),
+    "height": (Annotated[int | None, _view(help="Height of the page.", min=1)], None),
+    "scale": (Annotated[float | None, _view(help="Image pixels drawn per CSS pixel.")], None),
+    "crop": (
+        Annotated[bool | None, _view("--crop/--no-crop", help="Only the part the task is played in (MiniWoB++).")],
+        None,
+    ),
+    "format": (Annotated[str | None, _view(help="Of screenshots: png or jpeg.")], None),
+}
+
+
+def with_policy(
+    default: Any = inspect.Parameter.empty, only: tuple[str, ...] = tuple(_POLICY_OPTIONS)
+) -> Callable[[C], C]:
+    """The command's parameter `who` is made of these options. `default` is the policy, if there is one."""
+    options = {"policy": (Annotated[str, typer.Option(help=_POLICY)], default)}
+    options |= {name: _POLICY_OPTIONS[name] for name in only}
+
+    def gather(values: dict[str, Any]) -> Any:
+        from holotron.agent.policies.registry import PolicyRequest
+
+        if "sample_seed" in values:
+            values["seed"] = values.pop("sample_seed")
+        return PolicyRequest(values.pop("policy"), **values)
+
+    return lambda command: _replace_parameter(command, "who", options, gather)
+
+
+def with_view(command: C) -> C:
+    """The command's parameter `view` is made of these options."""
+
+    def gather(values: dict[str, Any]) -> Any:
+        from holotron.view import View
+
+        return View(**values)
+
+    return _replace_parameter(command, "view", _VIEW_OPTIONS, gather)
+
+
+def _replace_parameter(
+    command: C, name: str, options: Mapping[str, tuple[Any, Any]], gather: Callable[[dict[str, Any]], Any]
+) -> C:
+    """The same command, with one parameter given as several options."""
+    signature = inspect.signature(command)
+    kept = [_evaluated(parameter, command) for parameter in signature.parameters.values() if parameter.name != name]
+    added = [
+        inspect.Parameter(option, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for option, (annotation, default) in options.items()
+    ]
+
+    @functools.wraps(command)
+    def call(**values: Any) -> Any:
+        return command(**{name: gather({option: values.pop(option) for option in options})}, **values)
+
+    parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in kept] + added
+    call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    del call.__wrapped__  # or its annotations would be looked up instead of ours
+    return call  # type: ignore[return-value]
+
+
+def _evaluated(parameter: inspect.Parameter, command: Callable[..., Any]) -> inspect.Parameter:
+    """With its annotation as an object: it was written in another module than the wrapper's."""
+    if not isinstance(parameter.annotation, str):
+        return parameter
+    try:
+        return parameter.replace(annotation=eval(parameter.annotation, command.__globals__))
+    except NameError:  # a parameter that another decorator replaces
+        return parameter

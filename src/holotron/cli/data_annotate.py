@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holotron.cli import agent_options as shared
+from holotron.cli.agent_options import with_policy
 from holotron.cli.counting import counting
 
 if TYPE_CHECKING:
-    from holotron.agent.policies.choice import PolicyChoice
+    from holotron.agent.policies.registry import PolicyRequest
     from holotron.annotate.annotator import Report, Settings
     from holotron.annotate.items import Kind, Wishes
 
 
+@with_policy(only=("model", "dialect", "frame", "max_tokens", "constrained", "thinking", "device"))
 def annotate(
     source: Annotated[Path, typer.Argument(help="A folder of screenshots, or a run directory (rollout, eval, run).")],
     out: Annotated[Path, typer.Argument(help="Folder for the labels; an interrupted run there is resumed.")],
-    policy: Annotated[str, typer.Option(help="A model (folder, hub id, preset), or a server's address.")],
+    who: PolicyRequest,
     label: Annotated[str, typer.Option(help="point, box, caption or judgement.")] = "point",
     second: Annotated[str | None, typer.Option(help="A second model; its agreement is the confidence.")] = None,
     instruction: Annotated[
@@ -39,15 +41,8 @@ def annotate(
     parallel: Annotated[int, typer.Option(min=1, help="Questions at a time.")] = 8,
     review: Annotated[int, typer.Option(min=0, help="Labels on the review page; 0 for no page.")] = 300,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be asked, and ask nothing.")] = False,
-    model: shared.Model = None,
-    dialect: shared.Dialect = None,
-    frame: shared.Frame = None,
     temperature: Annotated[float, typer.Option(min=0.0, help="Of several answers.", rich_help_panel="Policy")] = 0.7,
-    max_tokens: shared.MaxTokens = 256,
     seed: Annotated[int, typer.Option(help="Of the sampling.", rich_help_panel="Policy")] = 0,
-    constrained: shared.Constrained = True,
-    thinking: shared.Thinking = False,
-    device: shared.Device = None,
 ) -> None:
     """Let a model label screenshots or recorded episodes.
 
@@ -80,15 +75,13 @@ def annotate(
     settings = Settings(samples, temperature, seed, generate, Rule(radius, overlap), parallel)
     if not source.exists():
         raise ConfigError(f"{source} does not exist")
-    choices = [
-        shared.choice(spec, name, dialect, frame, None, temperature, max_tokens, None, constrained, thinking, device)
-        for spec, name in ((policy, model), (second, None))
-        if spec is not None
-    ]
+    asked = [replace(who, actions=("click", "answer"))]
+    if second is not None:
+        asked.append(replace(asked[0], spec=second, model=None))
     if dry_run:
-        _tell(source, out, kind, settings, wishes, choices)
+        _tell(source, out, kind, settings, wishes, asked)
         return
-    asyncio.run(_annotate(source, out, kind, settings, wishes, choices))
+    asyncio.run(_annotate(source, out, kind, settings, wishes, asked))
     if review:
         from holotron.annotate.review import write_review
 
@@ -97,7 +90,7 @@ def annotate(
 
 
 def _tell(
-    source: Path, out: Path, kind: Kind, settings: Settings, wishes: Wishes, choices: Sequence[PolicyChoice]
+    source: Path, out: Path, kind: Kind, settings: Settings, wishes: Wishes, requests: Sequence[PolicyRequest]
 ) -> None:
     from holotron.annotate.annotator import count_items
 
@@ -106,15 +99,15 @@ def _tell(
         f" (at most: {settings.generate} generated instructions a picture)" if settings.generate and not wishes else ""
     )
     print(f"{source}: {pictures} pictures, {items} {kind} labels{more}")
-    print(f"asked of {' and '.join(choice.spec for choice in choices)}, {settings.samples} answers each")
-    print(f"{items * settings.samples * len(choices)} answers in all; labels would go to {out}")
+    print(f"asked of {' and '.join(request.spec for request in requests)}, {settings.samples} answers each")
+    print(f"{items * settings.samples * len(requests)} answers in all; labels would go to {out}")
 
 
 async def _annotate(
-    source: Path, out: Path, kind: Kind, settings: Settings, wishes: Wishes, choices: Sequence[PolicyChoice]
+    source: Path, out: Path, kind: Kind, settings: Settings, wishes: Wishes, requests: Sequence[PolicyRequest]
 ) -> None:
     from holotron.agent.policies.base import Policy
-    from holotron.agent.policies.choice import make_policy
+    from holotron.agent.policies.registry import make_policy
     from holotron.annotate.annotator import annotate as work
     from holotron.annotate.annotator import count_items
     from holotron.errors import ConfigError
@@ -122,11 +115,11 @@ async def _annotate(
     items, _ = count_items(source, kind, wishes, settings)
     policies: list[Policy] = []
     try:
-        for choice in choices:
-            policies.append(await make_policy(choice, ("click", "answer")))
+        for request in requests:
+            policies.append(await make_policy(request))
             if not hasattr(policies[-1], "sample"):
                 raise ConfigError(
-                    f"{choice.spec!r} is no model; give a folder, a preset, a hub id or a server's address"
+                    f"{request.spec!r} is no model; give a folder, a preset, a hub id or a server's address"
                 )
         with counting(items, "labels") as show:
 

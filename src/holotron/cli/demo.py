@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holotron.cli import agent_options as shared
 from holotron.cli.eval import show_scores
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from holotron.evals.miniwob import Evaluation
+    from holotron.evals.evaluate import Evaluation
 
 app = typer.Typer()
 
@@ -59,19 +58,15 @@ def demo(
 
 
 async def _play(out: Path, seeds: int, sessions: int, console: Console) -> Evaluation:
-    from holotron.agent.policies.choice import PolicyChoice, make_policy, miniwob_view
-    from holotron.evals.miniwob import evaluate
+    from holotron.agent.policies.registry import PolicyRequest
+    from holotron.cli.progress import live_progress
+    from holotron.evals.evaluate import evaluate
     from holotron.model.bundled import BUNDLED
     from holotron.rollouts.runner import Settings
-    from holotron.suites.base import miniwob_suite
+    from holotron.rollouts.suite import opened
 
-    who = PolicyChoice(BUNDLED)
-    # Seeds of the evaluation range: nothing was ever trained on them.
-    suite = miniwob_suite(",".join(TASKS), range(200_000, 200_000 + seeds), **miniwob_view(who, None, None, None))
     console.print(f"Policy: [bold]{BUNDLED}[/bold], from pixels and the goal's text alone, on this machine's CPU.")
-    actor = await make_policy(who, suite.actions)
-    try:
-        with shared.live_progress(console, "demo") as show:
-            return await evaluate(actor, suite, out, settings=Settings(sessions), on_progress=show)
-    finally:
-        await actor.close()
+    unseen = range(200_000, 200_000 + seeds)  # of the evaluation's range: nothing was ever trained on them
+    async with opened(PolicyRequest(BUNDLED), "miniwob", tasks=TASKS, seeds=unseen) as (policy, suite):
+        with live_progress(console, "demo") as show:
+            return await evaluate(policy, suite, out, settings=Settings(sessions), on_progress=show)

@@ -3,81 +3,105 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+from typer.core import TyperGroup
 
-from holotron.cli import agent_options as shared
+from holotron.cli.agent_options import with_policy, with_view
 
 if TYPE_CHECKING:
     from holotron.agent.policies.base import Policy as Actor
-    from holotron.agent.policies.choice import PolicyChoice
-    from holotron.evals.miniwob import Evaluation
+    from holotron.agent.policies.registry import PolicyRequest
+    from holotron.evals.evaluate import Evaluation
+    from holotron.view import View
 
 T = TypeVar("T")
-app = typer.Typer(no_args_is_help=True)
+
+
+class SuiteGroup(TyperGroup):
+    """`holotron eval NAME`: what is no command of its own is the name of a suite."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # typer brings a click of its own, or not
+        if args and args[0] not in self.commands and not args[0].startswith("-"):
+            return "suite", self.commands["suite"], args
+        return super().resolve_command(ctx, args)
+
+
+app = typer.Typer(no_args_is_help=True, cls=SuiteGroup)
+
+
+def _list(wanted: bool) -> None:
+    if wanted:
+        from holotron.suites.base import suites
+
+        for name in suites.names():
+            print(f"{name:12} {(inspect.getdoc(suites.get(name)) or '').partition(chr(10))[0]}")
+        raise typer.Exit
 
 
 @app.callback()
-def suites() -> None:
-    """Score a policy on a suite of tasks."""
+def about(
+    list_suites: Annotated[
+        bool, typer.Option("--list", callback=_list, is_eager=True, help="Say which suites there are, and stop.")
+    ] = False,
+) -> None:
+    """Score a policy on a suite of tasks: [bold]holotron eval miniwob --policy holotron-mini[/bold]
+
+    A suite is a name (--list), a JSON-lines file of web tasks, a folder of pages, or a function of your own
+    (module:function or file.py:function).
+    """
 
 
 @app.command()
-def miniwob(
-    policy: shared.Policy,
+@with_policy()
+@with_view
+def suite(
+    name: Annotated[str, typer.Argument(metavar="SUITE", help="miniwob, a file, a folder, or module:function.")],
+    who: PolicyRequest,
+    view: View,
     tasks: Annotated[str, typer.Option(help="all, or names with commas.")] = "all",
-    seeds: Annotated[str, typer.Option(help="A:B (B left out), or one number.")] = "200000:200005",
+    seeds: Annotated[str, typer.Option(help="A:B (B not included), or one number.")] = "200000:200005",
     json: Annotated[Path | None, typer.Option(help="Also write the result here.")] = None,
     out: Annotated[
         Path | None, typer.Option(help="Run directory; resumed if it is there.", show_default="runs/eval-DATE")
     ] = None,
     sessions: Annotated[int, typer.Option(min=1, help="Episodes at once.")] = 8,
-    scale: shared.Scale = None,
-    crop: shared.Crop = None,
-    png: shared.Png = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Most steps of an episode.", show_default="20")] = None,
-    seconds: Annotated[float | None, typer.Option(help="Most seconds of an episode.", show_default="300")] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Steps of an episode, at most.", show_default="suite's")
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(help="Seconds of an episode, at most.", show_default="suite's")
+    ] = None,
     retry_errors: Annotated[bool, typer.Option("--retry-errors", help="Play recorded errors again.")] = False,
     report: Annotated[bool, typer.Option(help="Write the HTML report.")] = True,
-    model: shared.Model = None,
-    dialect: shared.Dialect = None,
-    frame: shared.Frame = None,
-    history: shared.History = None,
-    temperature: shared.Temperature = None,
-    max_tokens: shared.MaxTokens = None,
-    sample_seed: shared.SampleSeed = None,
-    constrained: shared.Constrained = True,
-    thinking: shared.Thinking = None,
-    device: shared.Device = None,
 ) -> None:
-    """MiniWoB++: mean success over tasks, with intervals; environment errors apart."""
+    """The suite that is named: mean success over tasks, with intervals; environment errors apart."""
     from rich.console import Console
 
-    from holotron.agent.policies.choice import make_policy, miniwob_view
-    from holotron.evals.miniwob import evaluate
+    from holotron.cli.progress import live_progress
+    from holotron.evals.evaluate import evaluate
     from holotron.evals.report import write_report
     from holotron.rollouts.runner import Settings
-    from holotron.suites.base import miniwob_suite, parse_seeds
+    from holotron.rollouts.suite import opened
+    from holotron.suites.base import parse_seeds
 
-    who = shared.choice(
-        policy, model, dialect, frame, history, temperature, max_tokens, sample_seed, constrained, thinking, device
-    )
-    suite = miniwob_suite(tasks, parse_seeds(seeds), **miniwob_view(who, scale, crop, png)).limited(steps, seconds)
     folder = out or Path("runs") / time.strftime("eval-%Y%m%d-%H%M%S")
     console = Console(stderr=True)
+    wanted = parse_seeds(seeds)
 
     async def main() -> Evaluation:
-        actor = await make_policy(who, suite.actions)
-        try:
-            with shared.live_progress(console, "miniwob") as show:
+        async with opened(who, name, tasks=tasks, seeds=wanted, view=view, steps=steps, seconds=seconds) as (
+            actor,
+            chosen,
+        ):
+            with live_progress(console, chosen.name) as show:
                 settings = Settings(sessions, retry_errors=retry_errors)
-                return await evaluate(actor, suite, folder, settings=settings, on_progress=show)
-        finally:
-            await actor.close()
+                return await evaluate(actor, chosen, folder, settings=settings, on_progress=show)
 
     result = asyncio.run(main())
     show_scores(result)
@@ -89,20 +113,15 @@ def miniwob(
 
 
 @app.command()
+@with_policy(only=("model", "dialect", "frame", "constrained", "device"))
 def localisation(
     pages: Annotated[Path, typer.Argument(help="A set of pages with instructions, as of `holotron data heldout`.")],
-    policy: shared.Policy,
+    who: PolicyRequest,
     json: Annotated[Path | None, typer.Option(help="Also write the result here.")] = None,
     sessions: Annotated[int, typer.Option(min=1, help="Questions at once.")] = 8,
     most: Annotated[int | None, typer.Option(min=1, help="Only the first so many.", show_default="all")] = None,
-    model: shared.Model = None,
-    dialect: shared.Dialect = None,
-    frame: shared.Frame = None,
-    constrained: shared.Constrained = True,
-    device: shared.Device = None,
 ) -> None:
     """One instruction, one click: the share that lands inside the element's box."""
-    from holotron.agent.policies.choice import PolicyChoice
     from holotron.evals.localisation import Localisation, evaluate_localisation
     from holotron.suites.asked import ACTIONS
 
@@ -112,7 +131,6 @@ def localisation(
 
         return evaluate_localisation(actor, pages, sessions=sessions, most=most, on_progress=show)
 
-    who = PolicyChoice(policy, model, dialect, frame, constrained=constrained, device=device)
     result = _questioned(who, ACTIONS, ask)
     for kind, hits in result.by.items():
         print(f"{kind:12} {100 * hits.rate:5.1f} %  of {hits.asked}")
@@ -125,22 +143,17 @@ def localisation(
 
 
 @app.command()
+@with_policy(only=("model", "dialect", "frame", "constrained", "device"))
 def reading(
-    policy: shared.Policy,
+    who: PolicyRequest,
     json: Annotated[Path | None, typer.Option(help="Also write the result here.")] = None,
     each: Annotated[int, typer.Option(min=1, help="Pages for each size of type.")] = 40,
     seed: Annotated[int, typer.Option(help="Of the strings.")] = 0,
     sessions: Annotated[int, typer.Option(min=1, help="Pages at once.")] = 8,
-    model: shared.Model = None,
-    dialect: shared.Dialect = None,
-    frame: shared.Frame = None,
-    constrained: shared.Constrained = True,
-    device: shared.Device = None,
 ) -> None:
     """Random strings at MiniWoB++'s sizes of type: can the policy read them, and find them?"""
     from dataclasses import asdict
 
-    from holotron.agent.policies.choice import PolicyChoice
     from holotron.evals.reading import ACTIONS, SIZES, Reading, probe_reading
 
     def ask(actor: Actor, say: Callable[[str], None]) -> Awaitable[dict[str, Reading]]:
@@ -149,7 +162,6 @@ def reading(
 
         return probe_reading(actor, each=each, seed=seed, sessions=sessions, on_progress=show)
 
-    who = PolicyChoice(policy, model, dialect, frame, constrained=constrained, device=device)
     result = _questioned(who, ACTIONS, ask)
     for size, row in result.items():
         print(f"{size:9} characters {row.characters:.3f}  exact {row.exact:.3f}  found {row.found:.3f}  of {row.asked}")
@@ -177,15 +189,17 @@ def compare(
 
 
 def _questioned(
-    who: PolicyChoice, actions: Sequence[str], ask: Callable[[Actor, Callable[[str], None]], Awaitable[T]]
+    who: PolicyRequest, actions: Sequence[str], ask: Callable[[Actor, Callable[[str], None]], Awaitable[T]]
 ) -> T:
     """Let a policy be asked, with a line on the terminal that says how far it is."""
+    from dataclasses import replace
+
     from rich.console import Console
 
-    from holotron.agent.policies.choice import make_policy
+    from holotron.agent.policies.registry import make_policy
 
     async def main() -> T:
-        actor = await make_policy(who, actions)
+        actor = await make_policy(replace(who, actions=tuple(actions)))
         try:
             with Console(stderr=True).status("asking") as status:
                 return await ask(actor, status.update)

@@ -51,7 +51,7 @@ def _register(wanted: str | None) -> None:
             assert only.callback is not None
             app.command(name, help=only.help, context_settings=only.context_settings)(only.callback)
         else:
-            app.add_typer(offered, name=name, help=summary)
+            app.add_typer(offered, name=name)  # with the help of its own callback
 
 
 def _version(wanted: bool) -> None:

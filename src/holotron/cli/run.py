@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from holotron.cli import agent_options as shared
+from holotron.cli.agent_options import with_policy, with_view
 from holotron.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from holotron.types import Step, Trajectory
+    from holotron.agent.events import Event
+    from holotron.agent.policies.registry import PolicyRequest
+    from holotron.types import Trajectory
+    from holotron.view import View
 
 app = typer.Typer()
 
@@ -29,10 +32,13 @@ class Confirm(StrEnum):
 
 
 @app.command()
+@with_policy("holotron-mini")
+@with_view
 def run(
     goal: Annotated[str, typer.Argument(help="What the agent is to do.")],
     url: Annotated[str, typer.Option(help="Where it starts.")],
-    policy: shared.Policy = "holotron-mini",
+    who: PolicyRequest,
+    view: View,
     headed: Annotated[bool, typer.Option("--headed", help="Show the browser window.")] = False,
     confirm: Annotated[
         Confirm,
@@ -45,60 +51,40 @@ def run(
         typer.Option(
             metavar="NAME=VARIABLE@HOST",
             help="A password the agent may use on that site and never sees: it writes <secret:NAME>, the value comes "
-            "from the environment variable. May be given again.",
+            "from the environment variable. Repeatable.",
         ),
     ] = None,
     allow: Annotated[
-        list[str] | None, typer.Option(help="A site it may visit (may be given again); all public ones if none is.")
+        list[str] | None, typer.Option(help="A site it may visit. Repeatable; without it, every public site.")
     ] = None,
     private: Annotated[bool, typer.Option("--private", help="Also sites on this machine and its network.")] = False,
-    steps: Annotated[int, typer.Option(min=1, help="Most steps.")] = 30,
-    seconds: Annotated[float, typer.Option(help="Most seconds.")] = 600.0,
-    tokens: Annotated[int | None, typer.Option(help="Most tokens, prompt (not cached) and reply.")] = None,
-    width: Annotated[
-        int | None, typer.Option(help="Width of the page in CSS pixels.", show_default="model's, or 1280")
-    ] = None,
-    height: Annotated[int | None, typer.Option(help="And its height.", show_default="model's, or 720")] = None,
-    scale: Annotated[
-        float | None, typer.Option(help="Pixels drawn per CSS pixel.", show_default="model's, or 1")
-    ] = None,
+    steps: Annotated[int, typer.Option(min=1, help="Steps, at most.")] = 30,
+    seconds: Annotated[float, typer.Option(help="Seconds, at most.")] = 600.0,
+    tokens: Annotated[int | None, typer.Option(help="Tokens, at most: prompt (not cached) and reply.")] = None,
     out: Annotated[Path | None, typer.Option(help="Run directory.", show_default="runs/run-DATE")] = None,
-    model: shared.Model = None,
-    dialect: shared.Dialect = None,
-    frame: shared.Frame = None,
-    history: shared.History = None,
-    temperature: shared.Temperature = None,
-    max_tokens: shared.MaxTokens = None,
-    sample_seed: shared.SampleSeed = None,
-    constrained: shared.Constrained = True,
-    thinking: shared.Thinking = None,
-    device: shared.Device = None,
 ) -> None:
     """Give the agent one task in a real browser and watch it: every thought, action and timing, then a report."""
     from rich.console import Console
 
-    from holotron.actions import ACTIONS
     from holotron.agent.approval import Approval
     from holotron.agent.loop import Limits
-    from holotron.agent.policies.choice import make_policy, web_screen
+    from holotron.agent.policies.registry import declared_profile, make_policy
     from holotron.envs.network import NetworkPolicy
+    from holotron.envs.registry import PoolRequest, environments
     from holotron.envs.secrets import Secrets, parse_secret
-    from holotron.envs.session import SessionOptions
-    from holotron.envs.tab import Display
-    from holotron.envs.web import WebPool
     from holotron.evals.report import write_report
     from holotron.rollouts.single import run_once
+    from holotron.suites.web import VIEW
     from holotron.types import Task
+    from holotron.view import View
 
-    who = shared.choice(
-        policy, model, dialect, frame, history, temperature, max_tokens, sample_seed, constrained, thinking, device
-    )
-    options = SessionOptions(
-        display=Display(*web_screen(who, width, height, scale)),
-        network=NetworkPolicy(allow=tuple(allow or ()), private=private),
-        secrets=tuple(map(parse_secret, secret or ())),
-    )
-    goal += Secrets(options.secrets).explain()
+    secrets = tuple(map(parse_secret, secret or ()))
+    options = {
+        "network": NetworkPolicy(allow=tuple(allow or ()), private=private),
+        "secrets": secrets,
+        "headless": not headed,
+    }
+    goal += Secrets(secrets).explain()
     limits = Limits(steps=steps, seconds=seconds, tokens=tokens, answer_when_over=True)
     task = Task("web", "task", goal, start_url=url, options={"today": time.strftime("%A, %Y-%m-%d")})
     folder = out or Path("runs") / time.strftime("run-%Y%m%d-%H%M%S")
@@ -110,8 +96,10 @@ def run(
         )
 
     async def main() -> Trajectory:
-        actor = await make_policy(who, tuple(ACTIONS))
-        pool = WebPool(sessions=1, browsers=1, headless=not headed, options=options)
+        declared = await declared_profile(who)
+        shown = view.over(declared.views.get("web", View())).over(VIEW)
+        actor = await make_policy(who)
+        pool = environments.get("web")(PoolRequest(1, shown, options))
         try:
             return await run_once(
                 task,
@@ -119,9 +107,9 @@ def run(
                 pool,
                 folder,
                 limits=limits,
-                environment={"suite": "web", "viewport": [width, height], "scale": scale},
-                approve=Approval(confirm.value, ask),
-                on_step=lambda step: _show(console, step),
+                environment={"suite": "web", "view": shown.to_json()},
+                approval=Approval(confirm.value, ask),
+                listeners=[lambda episode, event: _show(console, event)],
             )
         finally:
             await pool.close()
@@ -153,23 +141,30 @@ _COLOURS: dict[str, Literal["green", "red", "yellow"]] = {
 }
 
 
-def _show(console: Console, step: Step) -> None:
+def _show(console: Console, event: Event) -> None:
+    """One line for what was thought, one for what was done, or was not."""
     from rich.text import Text
 
     from holotron.agent.describe import describe
+    from holotron.agent.events import Acted, Refused, Thought
 
-    reply = step.reply
-    line = Text(f"{step.index + 1:3d}  ", style="dim")
-    if reply.action is None:
-        line.append(f"unusable reply: {reply.error}", style="red")
-    else:
-        line.append(describe(reply.action), style="bold")
-    line.append(f"  {step.policy_seconds:.1f} s + {step.environment_seconds:.1f} s", style="dim")
-    for text in (reply.note, reply.thought):
-        if text:
-            console.print(Text(f"     {' '.join(text.split())}", style="italic dim"))
-    console.print(line)
+    match event:
+        case Thought():
+            for text in (event.reply.note, event.reply.thought):
+                if text:
+                    console.print(Text(f"     {' '.join(text.split())}", style="italic dim"))
+            line = Text(f"{event.step + 1:3d}  ", style="dim")
+            if event.reply.action is None:
+                line.append(f"unusable reply: {event.reply.error}", style="red")
+            else:
+                line.append(describe(event.reply.action), style="bold")
+            line.append(f"  {event.seconds:.1f} s", style="dim")
+            console.print(line)
+        case Refused() if event.question:
+            console.print(Text(f"     REFUSED: {event.question}", style="red bold"))
+        case Acted() if event.result.observation.note:
+            console.print(Text(f"     {' '.join(event.result.observation.note.split())}", style="dim"))
 
 
 async def _ask(question: str) -> bool:
-    return (await asyncio.to_thread(input, f"     allow: {question}? [Y/n] ")).strip().lower() in ("", "y", "yes")
+    return (await asyncio.to_thread(input, f"     allow: {question}? [y/N] ")).strip().lower() in ("y", "yes")

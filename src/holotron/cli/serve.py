@@ -63,7 +63,11 @@ def serve(
     if dry_run:
         print(_listing(resolved))
         return
-    run(resolved.settings)
+    from holotron.agent.policies.registry import local_profile
+    from holotron.model.bundled import BUNDLED
+
+    source = resolved.settings.model.source or BUNDLED
+    run(resolved.settings, agent=local_profile(source).to_json())
 
 
 def _listing(resolved: Any) -> str:

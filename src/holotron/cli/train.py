@@ -85,7 +85,7 @@ def rl(
         from holotron.training.rl.player import open_suite
 
         print(wanted.model_dump_json(indent=2))
-        names = sorted({task.name for task in open_suite(wanted.tasks).tasks})
+        names = sorted({task.name for task in open_suite(wanted).tasks})
         print(f"{len(names)} tasks: {' '.join(names)}")
         return
 

@@ -117,7 +117,7 @@ class _Slot:
             self.lease = await self._pool.lease(locale="en-US", timezone_id="UTC", offline=True)
             async with bounded("opening a page", OPEN_TIMEOUT):
                 page = await self.lease.context.new_page()
-                self._tab = await Tab.open(page, Display(image_format="png"), Clipboard(self.lease.clipboard))
+                self._tab = await Tab.open(page, Display(format="png"), Clipboard(self.lease.clipboard))
         self._used += 1
         return self._tab
 

@@ -14,6 +14,7 @@ from holotron.engine.api import (
     Grammar,
     IntegrityError,
     Mark,
+    OnUpdate,
     Overloaded,
     Result,
     SamplingParams,
@@ -25,8 +26,10 @@ from holotron.engine.api import (
     TokenEvent,
     UnknownSession,
 )
-from holotron.engine.engine import Engine, Part
+from holotron.engine.content import Part, Parts
+from holotron.engine.engine import Engine
 from holotron.engine.generation import Generation
+from holotron.engine.grammar import Matcher
 from holotron.engine.session import Session
 
 __all__ = [
@@ -40,8 +43,11 @@ __all__ = [
     "Grammar",
     "IntegrityError",
     "Mark",
+    "Matcher",
+    "OnUpdate",
     "Overloaded",
     "Part",
+    "Parts",
     "Result",
     "SamplingParams",
     "Session",

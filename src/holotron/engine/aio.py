@@ -9,21 +9,22 @@ the engine's worker threads.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from torch import Tensor
 
-from holotron.engine.api import EngineStats, Grammar, Mark, Result, SamplingParams, SessionInfo, Span
+from holotron.engine.api import EngineStats, Grammar, Mark, OnUpdate, Result, SamplingParams, SessionInfo, Span
 from holotron.engine.generation import Generation
+from holotron.engine.grammar import Matcher
 from holotron.engine.log import compose_screen
-from holotron.engine.session import Session
-from holotron.engine.sessions import describe
+from holotron.engine.session import SessionCommands
 
 if TYPE_CHECKING:
-    from holotron.engine.engine import Engine, Part
+    from holotron.engine.content import Part, Parts
+    from holotron.engine.engine import Engine
     from holotron.model.processor import Deltas, Screen
 
 T = TypeVar("T")
@@ -31,104 +32,99 @@ T = TypeVar("T")
 
 class AsyncEngine:
     def __init__(self, engine: Engine) -> None:
-        self.engine = engine
+        self._engine = engine
 
     async def open(self, session_id: str | None = None) -> AsyncSession:
-        return AsyncSession(await asyncio.wrap_future(self.engine.open_later(session_id)))
+        return AsyncSession(self._engine, await asyncio.wrap_future(self._engine.open_later(session_id)))
 
-    def session(self, session_id: str) -> AsyncSession:
-        return AsyncSession(self.engine.session(session_id))
+    async def session(self, session_id: str) -> AsyncSession:
+        found = self._engine.on_loop(lambda core: core.sessions.get(session_id))
+        return AsyncSession(self._engine, await asyncio.wrap_future(found))
 
     async def complete(
         self,
-        prompt: Part | Sequence[Part],
+        prompt: Parts,
         sampling: SamplingParams | None = None,
         *,
         grammar: Grammar | None = None,
         n: int = 1,
         timeout: float | None = None,
     ) -> list[Generation]:
-        engine = self.engine
-        content = await self.on_worker(lambda: engine.prepare(prompt))
-        matchers = await self.on_worker(lambda: [engine.compile(grammar) for _ in range(n)])
+        engine = self._engine
+        content, matchers = await self.on_worker(
+            lambda: (engine.prepare(prompt), [engine.compile(grammar) for _ in range(n)])
+        )
         later = engine.complete_later(content, sampling or SamplingParams(), matchers, timeout)
         return await asyncio.wrap_future(later)
 
-    async def update_weights(self, tensors: Mapping[str, Tensor], policy: Literal["keep", "refresh"] = "keep") -> int:
-        return await asyncio.wrap_future(self.engine.post(lambda: self.engine.core.update_weights(tensors, policy)))
+    async def compile(self, grammar: Grammar | None) -> Matcher | None:
+        return await self.on_worker(lambda: self._engine.compile(grammar)) if grammar is not None else None
+
+    async def update_weights(self, tensors: Mapping[str, Tensor], on_update: OnUpdate = "keep") -> int:
+        return await asyncio.wrap_future(self._engine.on_loop(lambda core: core.update_weights(tensors, on_update)))
 
     async def stats(self) -> EngineStats:
-        return await asyncio.wrap_future(self.engine.post(self.engine.core.stats))
+        return await asyncio.wrap_future(self._engine.on_loop(lambda core: core.stats()))
 
     async def on_worker(self, work: Callable[[], T]) -> T:
         """Do something slow on one of the engine's worker threads."""
-        return await asyncio.get_running_loop().run_in_executor(self.engine.workers, work)
+        return await asyncio.get_running_loop().run_in_executor(self._engine.workers, work)
 
 
-class AsyncSession:
+class AsyncSession(SessionCommands):
     """See `Session`, which has the same methods with the same meaning."""
 
-    def __init__(self, session: Session) -> None:
-        self.session = session
-        self.id = session.id
-        self._engine = session.engine
-
-    @property
-    def closed(self) -> bool:
-        return self.session.closed
-
-    @property
-    def busy(self) -> bool:
-        return self.session.busy
-
-    async def append(self, *parts: Part, deltas: Deltas | None = None) -> int:
+    async def append(self, *parts: Part, deltas: Deltas | None = None, confirm: bool = False) -> int:
         if deltas is not None and deltas.screen is None:
             deltas = replace(deltas, screen=await self.screen())
         content = await self._engine.aio.on_worker(lambda: self._engine.prepare(parts, deltas))
-        self.session.append_later(content)
+        if confirm:
+            await asyncio.wrap_future(self._append(content))
+        else:
+            self._append_unseen(content)
         return len(content)
 
     async def screen(self) -> Screen | None:
-        parts = await asyncio.wrap_future(self.session.screen_later())
+        parts = await asyncio.wrap_future(self._screen())
         return await self._engine.aio.on_worker(lambda: compose_screen(parts, self._engine.model.config.image))
 
     async def generate(
-        self, sampling: SamplingParams | None = None, *, grammar: Grammar | None = None, timeout: float | None = None
+        self,
+        sampling: SamplingParams | None = None,
+        *,
+        grammar: Grammar | Matcher | None = None,
+        timeout: float | None = None,
     ) -> Generation:
-        matcher = None
-        if grammar is not None:
-            matcher = await self._engine.aio.on_worker(lambda: self._engine.compile(grammar))
-        later = self.session.generate_later(sampling or SamplingParams(), matcher, timeout)
-        return await asyncio.wrap_future(later)
+        matcher = await self._engine.aio.compile(grammar) if isinstance(grammar, Grammar) else grammar
+        return await asyncio.wrap_future(self._generate(sampling, matcher, timeout))
 
     async def prefill(self, timeout: float | None = None) -> Result:
         return await (await self.generate(SamplingParams(max_tokens=0), timeout=timeout))
 
     async def mark(self) -> Mark:
-        return await asyncio.wrap_future(self.session.do(self._engine.core.sessions.mark))
+        return await asyncio.wrap_future(self._mark())
 
     async def unmark(self, mark: Mark) -> None:
-        books = self._engine.core.sessions
-        await asyncio.wrap_future(self.session.do(lambda stream: books.unmark(stream, mark)))
+        await asyncio.wrap_future(self._unmark(mark))
 
     async def rewind(self, to: Mark | int) -> None:
-        await asyncio.wrap_future(self.session.rewind_later(to))
+        await asyncio.wrap_future(self._rewind(to))
 
-    async def fork(self, n: int = 1, *, ids: Sequence[str] | None = None) -> list[AsyncSession]:
-        return [AsyncSession(twin) for twin in await asyncio.wrap_future(self.session.fork_later(n, ids))]
+    async def fork(self, n: int = 1, *, ids: Iterable[str] | None = None) -> list[AsyncSession]:
+        return [AsyncSession(self._engine, fork) for fork in await asyncio.wrap_future(self._fork(n, ids))]
 
-    async def compact(self, keep: Sequence[Span | Part]) -> int:
-        parts = await self._engine.aio.on_worker(lambda: self.session.prepare_keep(keep))
-        return await asyncio.wrap_future(self.session.compact_later(parts))
+    async def compact(self, keep: Iterable[Span | Part]) -> int:
+        parts = await self._engine.aio.on_worker(lambda: self._prepare_keep(keep))
+        return await asyncio.wrap_future(self._compact(parts))
 
     async def tokens(self) -> list[int]:
-        return await asyncio.wrap_future(self.session.do(lambda stream: list(stream.log.ids), at_rest=False))
+        return await asyncio.wrap_future(self._tokens())
 
     async def info(self) -> SessionInfo:
-        return await asyncio.wrap_future(self.session.do(describe, at_rest=False))
+        return await asyncio.wrap_future(self._info())
 
     async def close(self) -> None:
-        await asyncio.wrap_future(self.session.close_later())
+        await asyncio.wrap_future(self._close())
 
     async def __aenter__(self) -> AsyncSession:
         return self

@@ -21,6 +21,7 @@ from typing import Any, Literal, NamedTuple
 from holotron.errors import CapacityError, ConfigError, HolotronError, InputError
 
 FinishReason = Literal["stop", "length", "cancelled", "deadline", "error"]
+OnUpdate = Literal["keep", "refresh"]  # when weights change, what sessions remember by the old ones is kept or void
 
 # ------------------------------------------------------------------------------------------------------------- errors
 

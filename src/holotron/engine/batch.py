@@ -8,7 +8,6 @@ Legend: S pieces, T tokens, M pages in the widest table.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +18,7 @@ from holotron.engine.blocks import Pools
 from holotron.engine.log import TileSpan
 from holotron.engine.memory import Memory
 from holotron.engine.scheduler import Piece
-from holotron.engine.sequence import Sequence as Stream
+from holotron.engine.sequence import Sequence
 
 
 @dataclass(slots=True)
@@ -57,7 +56,7 @@ class Tables:
 
 
 def decode_batch(
-    sequences: list[Stream], pools: Pools, size: int, tables: Tables | None, padding: tuple[int, int]
+    sequences: list[Sequence], pools: Pools, size: int, tables: Tables | None, padding: tuple[int, int]
 ) -> Batch:
     """Decodes filled up to `size`; what is filled in reads and writes the row and the page in `padding`."""
     count = len(sequences)
@@ -102,7 +101,7 @@ def advance_inputs(
         slot_S.copy_(page.long() * page_size + position_S % page_size)
 
 
-def mixed_batch(pieces: Sequence[Piece], pools: Pools) -> Batch:
+def mixed_batch(pieces: list[Piece], pools: Pools) -> Batch:
     sequences = [piece.request.sequence for piece in pieces]
     length = np.array([piece.count for piece in pieces], np.int32)
     context = np.array([piece.start for piece in pieces], np.int32)

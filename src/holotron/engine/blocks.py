@@ -8,7 +8,7 @@ recurrent state of all Mamba layers at one position). Both work the same way, so
 * A block is **pinned** while a running sequence holds it; then it stays on the device. Unpinned blocks stay there too
   until somebody needs the slot: then the least recently used one moves to the host, bit for bit. That is all there is
   to swapping: a session that must yield is unpinned, and comes back exactly as it was.
-* The host tier is a number of bytes shared by both pools. Its memory (`shelf`) is taken as it is needed.
+* The host tier is a number of bytes shared by both pools. Its memory (`swap`) is taken as it is needed.
 
 Nothing here decides anything: `fits` says whether a demand can be met, `take`, `copy` and `pin` meet it.
 """
@@ -22,7 +22,7 @@ from dataclasses import astuple, dataclass
 from torch import Tensor
 
 from holotron.engine.api import IntegrityError
-from holotron.engine.shelf import Shelf
+from holotron.engine.swap import SwapSpace
 from holotron.model.cache import Cache
 from holotron.model.config import DecoderConfig
 
@@ -64,7 +64,7 @@ class Pool:
         self.to_device_count = 0
         self._tensors = tuple(tensors)
         self._host = host
-        self._shelf = Shelf(self._tensors)
+        self._swap = SwapSpace(self._tensors)
         self._free = list(range(self.slots - 1, -1, -1))
         self._idle: OrderedDict[Block, None] = OrderedDict()  # on the device and unpinned, least recently used first
 
@@ -147,7 +147,7 @@ class Pool:
     def _leave_host(self, block: Block) -> None:
         # Copies run in the order of the device's stream: whoever writes to this place next writes after it was read.
         assert block.stored is not None
-        self._shelf.give(block.stored)
+        self._swap.give(block.stored)
         block.stored = None
         self._host.used -= self.block_bytes
 
@@ -157,7 +157,7 @@ class Pool:
             return self._free.pop()
         block, _ = self._idle.popitem(last=False)
         slot = block.slot
-        block.stored = self._shelf.take()
+        block.stored = self._swap.take()
         for stored, tensor in zip(block.stored, self._tensors, strict=True):
             stored.copy_(tensor[slot], non_blocking=True)
         block.slot = -1

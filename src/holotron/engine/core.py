@@ -1,8 +1,8 @@
 """The engine without threads: requests, and `step()` that advances all of them.
 
 Everything here runs on one thread (that of `engine.Engine`, or a test's own) and never waits. Requests come and go
-here; what an iteration is, is in `pipeline`. `sessions` keeps the books, `scheduler` decides, `runner` computes,
-`sampler` chooses, `replies` takes what was chosen.
+here; what an iteration is, is in `pipeline`. `sessions` holds all sequences and their memories, `scheduler` decides,
+`runner` computes, `sampler` chooses, `replies` takes what was chosen.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -21,6 +20,7 @@ from holotron.engine.api import (
     EngineStats,
     FinishReason,
     IntegrityError,
+    OnUpdate,
     Overloaded,
     SamplingParams,
     SessionBusy,
@@ -28,7 +28,7 @@ from holotron.engine.api import (
     UnknownSession,
 )
 from holotron.engine.integrity import check_integrity
-from holotron.engine.log import TileStore
+from holotron.engine.log import Log, TileStore
 from holotron.engine.pipeline import Pipeline
 from holotron.engine.replies import Replies
 from holotron.engine.runner import Runner
@@ -100,7 +100,7 @@ class Core:
         pipeline = self.pipeline
         started, waited, finished = time.perf_counter(), pipeline.waited, self._finished
         self._expire()
-        plan = pipeline.turn()
+        plan = pipeline.step()
         if plan is None:
             return False
         seconds, waited = time.perf_counter() - started, pipeline.waited - waited
@@ -188,6 +188,12 @@ class Core:
             self._totals.cached_tokens += request.cached
         request.deliver(request.take_fresh(), request.result(reason, stop, error))
 
+    def append(self, sequence: Sequence, content: Log) -> None:
+        """More for the end of its log."""
+        self.sessions.append(sequence, content)
+        if self.config.prefetch:
+            self.prefetch(sequence)
+
     def close(self, sequence: Sequence) -> None:
         if sequence.request is not None:
             self.finish(sequence.request, "cancelled")
@@ -216,24 +222,27 @@ class Core:
         """End everything that runs or waits."""
         for request in self.scheduler.active():
             self.finish(request, "error", error=error)
-        self.pipeline.forget()
+        self.pipeline.discard()
 
     # ------------------------------------------------------------------------------------------------- the whole
 
-    def update_weights(self, tensors: Mapping[str, Tensor], policy: Literal["keep", "refresh"]) -> int:
+    def update_weights(self, tensors: Mapping[str, Tensor], on_update: OnUpdate) -> int:
         """Between two iterations. `keep`: open sessions go on with what they remember, each token saying by which
         version it was computed. `refresh`: everything remembered is void and computed again when needed. What is
         cached for nobody in particular is dropped either way."""
-        self.pipeline.land()
+        self.pipeline.drain()
         self.scheduler.disturb()
         if load_weights(self.model, tensors):
             self.vision.clear()
         self.sessions.version += 1
-        while self.sessions.evict():
-            pass
-        if policy == "refresh":
+        self.clear_prefix_cache()
+        if on_update == "refresh":
             self.sessions.invalidate(self._alive())
         return self.version
+
+    def clear_prefix_cache(self) -> None:
+        while self.sessions.evict():
+            pass
 
     def _alive(self) -> set[Sequence]:
         active = (request.sequence for request in self.scheduler.active())
@@ -273,6 +282,6 @@ class Core:
             log.exception("the accounting of the engine's memory is wrong")
 
     def check_integrity(self) -> None:
-        """Count every reference to every block and compare with the books."""
+        """Count every reference to every block and compare with the pools' own counts."""
         running = {request.sequence.memory for request in self.scheduler.running}
         check_integrity(self.pools, self.sessions, self._alive(), running)

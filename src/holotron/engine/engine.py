@@ -13,13 +13,11 @@ import secrets
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import Literal, TypeVar
+from typing import TypeVar
 
-import numpy as np
-from PIL import Image
 from torch import Tensor
 
 from holotron.engine.aio import AsyncEngine
@@ -28,30 +26,47 @@ from holotron.engine.api import (
     EngineStats,
     EngineStopped,
     Grammar,
+    OnUpdate,
     SamplingParams,
     StepReport,
-    UnknownSession,
 )
+from holotron.engine.content import ContentEncoder, Parts
 from holotron.engine.core import Core
 from holotron.engine.generation import Generation, Outbox
 from holotron.engine.grammar import GrammarCompiler, Matcher
 from holotron.engine.log import Log
 from holotron.engine.sampler import mix64
-from holotron.engine.sequence import Request
-from holotron.engine.sequence import Sequence as Stream
+from holotron.engine.sequence import Request, Sequence
 from holotron.engine.session import Session
 from holotron.engine.text import TextStream
 from holotron.errors import HolotronError, InputError
 from holotron.model.model import Holotron
-from holotron.model.processor import Deltas, Processor, Prompt
+from holotron.model.processor import Deltas, Processor
 
-Part = str | Sequence[int] | Prompt | bytes | np.ndarray | Image.Image  # text, token ids, rendered, or an image
-Policy = Literal["keep", "refresh"]
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
 class Engine:
+    """Serves many sessions of one model at once, computing no token twice.
+
+        model, processor = load_model("tiny")
+        with Engine(model, processor, EngineConfig(max_running=32)) as engine:
+            with engine.open() as session:                          # a conversation the engine remembers
+                session.append("The capital of France is")          # text, token ids, images, rendered prompts; lazy
+                reply = session.generate(SamplingParams(max_tokens=8))
+                print(reply.result().text)                          # or: for event in reply
+                left, right = session.fork(2)                       # each goes on on its own, nothing is copied
+            [reply] = engine.complete("Once upon a time")           # one request, resuming whatever prefix is known
+
+    Start with `open` and `complete`; `aio` has the same calls to be awaited. `SamplingParams` say how to choose tokens,
+    `EngineConfig` how much memory there is. Every method may be called from any thread. The work is done by one thread
+    of the engine's own, in iterations: each gives every running request its next token, and prompts the rest.
+
+    `update_weights` puts new weights in while it runs, and every token says by which `version` it was computed.
+    `close` ends everything; `drain` lets what runs finish first.
+    """
+
     def __init__(
         self,
         model: Holotron,
@@ -65,7 +80,8 @@ class Engine:
         self.processor = processor
         self.config = config or EngineConfig()
         self.workers = ThreadPoolExecutor(self.config.workers, thread_name_prefix="holotron-worker")
-        self.core = Core(model, self.config, on_step)
+        self._core = Core(model, self.config, on_step)
+        self._content = ContentEncoder(model, processor, self._core.tiles)
         self._tokenizer = processor.tokenizer if processor is not None else None
         self._grammars = (
             GrammarCompiler(self._tokenizer, model.config.decoder.vocab, model.config.tokens.eos)
@@ -74,7 +90,6 @@ class Engine:
         )
         self._outbox = Outbox()
         self.aio = AsyncEngine(self)
-        self._sessions: dict[str, Session] = {}
         self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._draining = self._stopped = False
         self._thread = threading.Thread(target=self._loop, name="holotron-engine", daemon=True)
@@ -84,36 +99,27 @@ class Engine:
 
     def open(self, session_id: str | None = None) -> Session:
         """A new, empty session. Close it when done: it holds memory."""
-        return self.open_later(session_id).result()
+        return Session(self, self.open_later(session_id).result())
 
-    def open_later(self, session_id: str | None = None) -> Future[Session]:
+    def open_later(self, session_id: str | None = None) -> Future[Sequence]:
+        """The same without waiting, for `aio`."""
         id = session_id if session_id is not None else uuid.uuid4().hex
 
-        def command() -> Session:
+        def command(core: Core) -> Sequence:
             self._accepting()
-            return self.register(self.core.sessions.open(id))
+            return core.sessions.open(id)
 
-        return self.post(command)
+        return self.on_loop(command)
 
     def session(self, session_id: str) -> Session:
         """The open session of this name."""
-        session = self._sessions.get(session_id)
-        if session is None or session.closed:
-            raise UnknownSession(f"there is no session {session_id!r}; it was never opened, was closed, or expired")
-        return session
-
-    def register(self, stream: Stream) -> Session:
-        """A handle for an open session (on the loop's thread)."""
-        session = self._sessions[stream.id] = Session(self, stream)
-        for id in [id for id, other in self._sessions.items() if other.closed]:
-            del self._sessions[id]
-        return session
+        return Session(self, self.on_loop(lambda core: core.sessions.get(session_id)).result())
 
     # ------------------------------------------------------------------------------------------ stateless requests
 
     def complete(
         self,
-        prompt: Part | Sequence[Part],
+        prompt: Parts,
         sampling: SamplingParams | None = None,
         *,
         grammar: Grammar | None = None,
@@ -126,110 +132,78 @@ class Engine:
         return self.complete_later(self.prepare(prompt), sampling or SamplingParams(), matchers, timeout).result()
 
     def complete_later(
-        self, prompt: Log, sampling: SamplingParams, matchers: Sequence[Matcher | None], timeout: float | None = None
+        self, prompt: Log, sampling: SamplingParams, matchers: list[Matcher | None], timeout: float | None = None
     ) -> Future[list[Generation]]:
         """The same for what is prepared already; one reply per matcher."""
         if not matchers:
             raise InputError("n must be at least 1")
 
-        def command() -> list[Generation]:
+        def command(core: Core) -> list[Generation]:
             # Equal prompts are computed once: the others wait for the first one's snapshot (see `Sessions.resume`).
             started: list[Generation] = []
             seed = new_seed(sampling)
             for n, matcher in enumerate(matchers):
                 try:
-                    stream = self.core.sessions.stateless(prompt.copy())
-                    started.append(self.start(stream, sampling, matcher, timeout, seed if n == 0 else mix64(seed + n)))
+                    sequence = core.sessions.stateless(prompt.copy())
+                    own = seed if n == 0 else mix64(seed + n)
+                    started.append(self.start(sequence, sampling, matcher, timeout, own))
                 except HolotronError:
                     for generation in started:
                         generation.cancel()
                     raise
             return started
 
-        return self.post(command)
+        return self.on_loop(command)
 
     # ------------------------------------------------------------------------------------- what happens beforehand
 
-    def prepare(self, parts: Part | Sequence[Part], deltas: Deltas | None = None) -> Log:
-        """Content as the log keeps it. Text is taken literally: control tokens in it are letters; a `Prompt` made by
-        the processor has real ones. With `deltas`, images are told as changes to the screen before. Decodes and cuts
-        images, so it may take a while; call it from any thread."""
-        content = Log()
-        for part in as_parts(parts):
-            if deltas is not None and isinstance(part, bytes | np.ndarray | Image.Image) and self.processor is not None:
-                prompt = self.processor.encode_image(part, deltas)
-                part, deltas = prompt, deltas.after(prompt)
-            content.extend(self._prepare(part))
-        self._check(content)
-        return content
+    def prepare(self, parts: Parts, deltas: Deltas | None = None) -> Log:
+        """Content as the log keeps it, checked. Text is taken literally: control tokens in it are letters; a `Prompt`
+        made by the processor has real ones. With `deltas`, images are told as changes to the screen before. Decodes and
+        cuts images, so it may take a while; call it from any thread."""
+        return self._content.encode(parts, deltas)
 
-    def _prepare(self, part: Part) -> Log:
-        if isinstance(part, Prompt):
-            return Log.of(part, self.core.tiles)
-        if isinstance(part, list | tuple):
-            if bad := [token for token in part if type(token) is not int]:
-                raise InputError(f"{bad[0]!r} is not a token id")
-            return Log(part)
-        if self.processor is None:
-            raise InputError("this engine has no processor: append token ids, not text or images")
-        if isinstance(part, str):
-            return Log(self.processor.encode_text(part))
-        if isinstance(part, bytes | np.ndarray | Image.Image):
-            return Log.of(self.processor.encode_image(part), self.core.tiles)
-        raise InputError(f"cannot append a {type(part).__name__}: give text, token ids, an image or a Prompt")
-
-    def _check(self, content: Log) -> None:
-        """Nothing that the network cannot read may get into a batch: it would break the others' iteration too."""
-        config, eyes = self.model.config, self.model.vision_model is not None
-        if content.tiles and not eyes:
-            raise InputError(f"{config.name or 'this model'} has no vision tower: it reads text only")
-        shown, parts = np.zeros(len(content), bool), np.zeros(len(content), bool)
-        for picture in content.pictures:
-            parts[picture.start : picture.end] = picture.runs is not None  # changes show parts of tiles
-        for span in content.tiles:
-            shown[span.start : span.end] = True
-            tokens = config.image.tokens(*span.tile.pixels.shape[-2:])
-            if span.offset + span.count > tokens or (span.count != tokens and not parts[span.start]):
-                raise InputError("the image was cut for another model: its tiles make another number of tokens")
-        ids = np.array(content.ids, np.int64)
-        wrong = ids[~shown & ((ids < 0) | (ids >= config.decoder.vocab))]
-        if wrong.size:
-            raise InputError(
-                f"{wrong[0]} is not a token id of this model: they go from 0 to {config.decoder.vocab - 1}"
-            )
-        if eyes and (~shown & (ids == config.tokens.image)).any():
-            raise InputError(f"token {config.tokens.image} stands for an image; append the image itself")
-
-    def compile(self, grammar: Grammar | None) -> Matcher | None:
+    def compile(self, grammar: Grammar | Matcher | None) -> Matcher | None:
         """A grammar ready for one generation; may take a while the first time. Call it from any thread."""
-        if grammar is None:
-            return None
+        if grammar is None or isinstance(grammar, Matcher):
+            return grammar
         if self._grammars is None:
             raise InputError("this engine has no processor: a grammar needs its tokenizer")
         return self._grammars.compile(grammar)
 
     # ---------------------------------------------------------------------------------------------- the whole engine
 
-    def update_weights(self, tensors: Mapping[str, Tensor], policy: Policy = "keep") -> int:
-        """New parameters, in place, between two iterations; returns the new version. See `Core.update_weights`."""
-        return self.post(lambda: self.core.update_weights(tensors, policy)).result()
+    @property
+    def version(self) -> int:
+        """Of the weights: how often they were updated."""
+        return self._core.version
+
+    def update_weights(self, tensors: Mapping[str, Tensor], on_update: OnUpdate = "keep") -> int:
+        """New parameters, in place, between two iterations; returns the new version. Open sessions keep what they
+        remember, or have it computed again when it is next needed (`refresh`)."""
+        return self.on_loop(lambda core: core.update_weights(tensors, on_update)).result()
+
+    def clear_prefix_cache(self) -> None:
+        """Forget all finished stateless requests. Open sessions stay as they are."""
+        self.on_loop(lambda core: core.clear_prefix_cache()).result()
 
     def stats(self) -> EngineStats:
-        return self.post(self.core.stats).result()
+        return self.on_loop(lambda core: core.stats()).result()
 
     def check_integrity(self) -> None:
-        self.post(self.core.check_integrity).result()
+        """Count every reference to every block of memory; raises `IntegrityError` if one is wrong."""
+        self.on_loop(lambda core: core.check_integrity()).result()
 
     @property
     def context_limit(self) -> int:
         """Tokens one session may have."""
-        return self.core.context_limit
+        return self._core.context_limit
 
     def drain(self, timeout: float | None = None) -> bool:
         """Accept nothing new and wait for what runs. False: not everything was finished in time."""
         self._draining = True
         until = time.monotonic() + timeout if timeout is not None else None
-        while self.post(lambda: bool(self.core.scheduler.active())).result():
+        while self.on_loop(lambda core: bool(core.scheduler.active())).result():
             if until is not None and time.monotonic() > until:
                 return False
             time.sleep(0.01)
@@ -251,8 +225,9 @@ class Engine:
 
     # -------------------------------------------------------------------------------------------- the loop's thread
 
-    def post(self, command: Callable[[], T]) -> Future[T]:
-        """Have something done by the loop, between two iterations."""
+    def on_loop(self, command: Callable[[Core], T]) -> Future[T]:
+        """Have something done to the core by the loop's thread, between two iterations. For this room, and for tools
+        that measure it; everybody else finds a method above, or on a session."""
         future: Future[T] = Future()
 
         def obey() -> None:
@@ -261,7 +236,7 @@ class Engine:
             try:
                 if self._stopped:
                     raise EngineStopped("the engine was closed")
-                future.set_result(command())
+                future.set_result(command(self._core))
             except BaseException as error:
                 future.set_exception(error)
 
@@ -272,7 +247,7 @@ class Engine:
 
     def start(
         self,
-        stream: Stream,
+        sequence: Sequence,
         sampling: SamplingParams,
         matcher: Matcher | None,
         timeout: float | None,
@@ -284,11 +259,11 @@ class Engine:
             raise InputError("this engine has no processor: stop strings need its tokenizer")
 
         def cancel() -> None:
-            self._commands.put(lambda: self.core.finish(request, "cancelled"))
+            self._commands.put(lambda: self._core.finish(request, "cancelled"))
 
         generation = Generation(self._outbox, cancel)
         request = Request(
-            stream,
+            sequence,
             sampling,
             seed=seed if seed is not None else new_seed(sampling),
             text=TextStream(self._tokenizer, sampling.stop),
@@ -296,7 +271,7 @@ class Engine:
             deadline=time.monotonic() + timeout if timeout is not None else None,
             deliver=generation._push,
         )
-        self.core.submit(request)
+        self._core.submit(request)
         return generation
 
     def _accepting(self) -> None:
@@ -309,19 +284,19 @@ class Engine:
             # Not for long even when there is nothing to do: sessions expire.
             worked = self._obey(wait=0.5 if checked else 0.05 if idle else 0.0)
             try:
-                worked = self.core.step() or worked
+                worked = self._core.step() or worked
             except Exception as error:  # a bug; but the others' sessions must not die of it
                 log.exception("the scheduler failed; all requests are given up")
-                self.core.abort(HolotronError(f"the engine failed: {error}"))
+                self._core.abort(HolotronError(f"the engine failed: {error}"))
             self._outbox.flush()
             if worked:
                 idle = checked = False
             elif not idle:
                 idle = True
             elif not checked:
-                self.core.check_when_idle()
+                self._core.check_when_idle()
                 checked = True
-        self.core.abort(EngineStopped("the engine was closed"))
+        self._core.abort(EngineStopped("the engine was closed"))
         self._outbox.flush()
         self._obey(wait=0.0)
 
@@ -336,13 +311,6 @@ class Engine:
                 command = self._commands.get_nowait()
         except queue.Empty:
             return worked
-
-
-def as_parts(parts: Part | Sequence[Part]) -> Sequence[Part]:
-    """One part or several; a list of numbers is one part."""
-    if isinstance(parts, list | tuple) and not (parts and isinstance(parts[0], int)):
-        return parts
-    return [parts]  # type: ignore[list-item]
 
 
 def new_seed(sampling: SamplingParams) -> int:

@@ -1,4 +1,4 @@
-"""Every reference to every block, counted and compared with the books. The tests and the idle engine do this."""
+"""Every reference to every block, counted and compared with the pools. The tests and the idle engine do this."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ def check_integrity(pools: Pools, sessions: Sessions, alive: set[Sequence], runn
     pages, kept_pages = ([page for m in some for page in m.pages] for some in (memories, pinned))
     host = pools.rows.check(states, kept_states) + pools.pages.check(pages, kept_pages)
     if host != pools.host.used:
-        raise IntegrityError(f"{host} bytes lie on the host, {pools.host.used} are in the books")
+        raise IntegrityError(f"{host} bytes lie on the host, {pools.host.used} are accounted for")
     sessions.index.check(set(memories), alive)

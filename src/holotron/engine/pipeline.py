@@ -6,7 +6,7 @@ the same time. What the device samples it reads itself; the host learns of it on
     device   | network n | sample n | network n+1       | sample n+1 | ...
     host       ... launch network n+1 | read n | launch sample n+1 | plan n+2 | launch network n+2 ...
 
-Read `turn` first: it is the whole of it.
+Read `step` first: it is the whole of it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import time
 from torch import Tensor
 
 from holotron.engine.api import EngineStats
-from holotron.engine.flight import Flight
+from holotron.engine.iteration import Iteration
 from holotron.engine.replies import Finish, Replies
 from holotron.engine.runner import Runner
 from holotron.engine.sampler import Choice, draw, never_mask
@@ -51,53 +51,53 @@ class Pipeline:
         self._finish = finish
         self._overlap = overlap
         self._never = never_mask(model)
-        self._flight: Flight | None = None  # what the device is computing
+        self._in_flight: Iteration | None = None  # what the device is computing
         self.waited = 0.0  # seconds, for the device
 
-    def turn(self) -> Plan | None:
+    def step(self) -> Plan | None:
         """One iteration for everybody: what it was, or nothing if there was nothing to do."""
-        before = self._flight
+        before = self._in_flight
         if repeat := self._scheduler.plan_again():
             plan = Plan(decodes=repeat.pieces)
-            self._flight = self._launch_again(repeat)
+            self._in_flight = self._launch_again(repeat)
         else:
             plan = self._scheduler.plan()
             for request, error in plan.failed:
                 self._finish(request, "error", error=error)
-            self._flight = self._launch(plan) if plan.all else None
-        if before is None and self._flight is None:
+            self._in_flight = self._launch(plan) if plan.all else None
+        if before is None and self._in_flight is None:
             return plan if plan.failed else None
         if before is not None:
-            self._land(before)
-        if self._flight is not None:
-            self._choose(self._flight)
+            self._read(before)
+        if self._in_flight is not None:
+            self._choose(self._in_flight)
             if not self._overlap:
-                self.land()
+                self.drain()
         return plan
 
-    def land(self) -> None:
-        """Read whatever is on its way."""
-        if self._flight is not None:
-            flight, self._flight = self._flight, None
-            self._land(flight)
+    def drain(self) -> None:
+        """Read whatever is in flight."""
+        if self._in_flight is not None:
+            iteration, self._in_flight = self._in_flight, None
+            self._read(iteration)
 
-    def forget(self) -> None:
-        """Whatever is on its way is of no use to anybody."""
-        self._flight = None
+    def discard(self) -> None:
+        """Whatever is in flight is of no use to anybody."""
+        self._in_flight = None
 
     def vector_of(self, request: Request) -> Tensor | None:
         """What the token on its way to this request is chosen from."""
-        return self._flight.vector_of(request) if self._flight is not None else None
+        return self._in_flight.vector_of(request) if self._in_flight is not None else None
 
     # ------------------------------------------------------------------------------------------------- launching
 
-    def _launch(self, plan: Plan) -> Flight | None:
-        """Start the network, book what it writes, take the snapshots due here."""
-        flight, version = Flight(plan.all, self._sessions.version), self._sessions.version
-        pieces, due = plan.pieces, flight.due
+    def _launch(self, plan: Plan) -> Iteration | None:
+        """Start the network, note what it writes, take the snapshots due here."""
+        iteration, version = Iteration(plan.all, self._sessions.version), self._sessions.version
+        pieces, due = plan.pieces, iteration.due
         try:
             if pieces:
-                flight.hidden_SD = self._runner.run(pieces)
+                iteration.hidden_SD = self._runner.run(pieces)
         except Exception as error:
             self._give_up([piece.request for piece in plan.all], error)
             return None
@@ -107,33 +107,33 @@ class Pipeline:
             sequence.memory.wrote(end, version)
             sequence.service += count
             if start < request.prompt:
-                self._read_prompt(flight, n)
+                self._read_prompt(iteration, n)
             if end == len(sequence.log.ids) + sequence.promised:
                 sequence.promised += 1
                 due.append((request, n))
         for piece in plan.waiting_to_sample:
             piece.request.sequence.promised += 1
-            flight.due.append((piece.request, -1))
-        return flight
+            iteration.due.append((piece.request, -1))
+        return iteration
 
-    def _launch_again(self, repeat: Repeat) -> Flight | None:
-        flight = Flight(repeat.pieces, self._sessions.version, repeat)
+    def _launch_again(self, repeat: Repeat) -> Iteration | None:
+        iteration = Iteration(repeat.pieces, self._sessions.version, repeat)
         try:
-            flight.hidden_SD = self._runner.again()
+            iteration.hidden_SD = self._runner.again()
         except Exception as error:
             self._give_up(repeat.requests, error)
             return None
-        flight.due = repeat.due
+        iteration.due = repeat.due
         for request in repeat.requests:
             sequence = request.sequence
             sequence.memory.length += 1
             sequence.service += 1
             sequence.promised += 1
-        return flight
+        return iteration
 
-    def _read_prompt(self, flight: Flight, n: int) -> None:
+    def _read_prompt(self, iteration: Iteration, n: int) -> None:
         """Count the prompt tokens of a piece, and keep its memory where somebody wants it; nobody does further on."""
-        request, start, count = flight.pieces[n]
+        request, start, count = iteration.pieces[n]
         sequence, end = request.sequence, start + count
         computed = min(end, request.prompt) - start
         request.computed += computed
@@ -141,25 +141,25 @@ class Pipeline:
         if end <= request.prompt:
             for place in sequence.wanted():
                 if place.position == end:
-                    sequence.memory.hidden = flight.vector(n)
+                    sequence.memory.hidden = iteration.vector(n)
                     self._sessions.keep(sequence, place)
 
-    def _choose(self, flight: Flight) -> None:
+    def _choose(self, iteration: Iteration) -> None:
         """Sample for everybody whose log is computed to its end."""
         try:
-            if flight.repeat is not None and flight.repeat is self._scheduler.repeat:
-                self._sample_again(flight, flight.repeat)
-            elif wanted := self._wanted(flight):
-                self._sample(flight, wanted)
-            flight.mark()
+            if iteration.repeat is not None and iteration.repeat is self._scheduler.repeat:
+                self._sample_again(iteration, iteration.repeat)
+            elif wanted := self._wanted(iteration):
+                self._sample(iteration, wanted)
+            iteration.launched()
         except Exception as error:
-            self._flight = None
-            self._give_up([piece.request for piece in flight.pieces], error)
+            self._in_flight = None
+            self._give_up([piece.request for piece in iteration.pieces], error)
 
-    def _wanted(self, flight: Flight) -> list[tuple[Request, int]]:
+    def _wanted(self, iteration: Iteration) -> list[tuple[Request, int]]:
         """Who gets a token, and from which vector."""
         wanted: list[tuple[Request, int]] = []
-        for request, n in flight.due:
+        for request, n in iteration.due:
             sequence = request.sequence
             if request.done:
                 continue
@@ -171,8 +171,8 @@ class Pipeline:
                 wanted.append((request, n))
         return wanted
 
-    def _sample(self, flight: Flight, wanted: list[tuple[Request, int]]) -> None:
-        logits_BV = self._runner.logits(flight.vectors(wanted))
+    def _sample(self, iteration: Iteration, wanted: list[tuple[Request, int]]) -> None:
+        logits_BV = self._runner.logits(iteration.vectors(wanted))
         allowed: dict[int, Tensor] = {}
         for n, (request, _) in enumerate(wanted):  # while a GPU still computes the logits
             if request.matcher is not None:
@@ -181,40 +181,40 @@ class Pipeline:
                 except InputError as error:
                     self._finish(request, "error", error=error)
         choices = [Choice(request.params, request.seed, len(request.events)) for request, _ in wanted]
-        flight.draw = draw(logits_BV, choices, never=self._never, allowed=allowed)
-        flight.sampled = [request for request, _ in wanted]
-        self._runner.feed_back(flight.draw.tokens_B)
-        for n, request in enumerate(flight.sampled):
+        iteration.draw = draw(logits_BV, choices, never=self._never, allowed=allowed)
+        iteration.sampled = [request for request, _ in wanted]
+        self._runner.feed_back(iteration.draw.tokens_B)
+        for n, request in enumerate(iteration.sampled):
             if not request.done:
                 request.sequence.source = n
 
-    def _sample_again(self, flight: Flight, repeat: Repeat) -> None:
+    def _sample_again(self, iteration: Iteration, repeat: Repeat) -> None:
         """For the same requests in the same places, none of which has a grammar."""
-        assert flight.hidden_SD is not None
+        assert iteration.hidden_SD is not None
         requests = repeat.requests
         choices = [Choice(r.params, r.seed, len(r.events)) for r in requests] if not repeat.greedy else []
-        flight.draw = draw(self._runner.logits(flight.hidden_SD), choices, never=self._never)
-        flight.sampled = requests
-        self._runner.feed_back(flight.draw.tokens_B)
+        iteration.draw = draw(self._runner.logits(iteration.hidden_SD), choices, never=self._never)
+        iteration.sampled = requests
+        self._runner.feed_back(iteration.draw.tokens_B)
 
     # --------------------------------------------------------------------------------------------------- reading
 
-    def _land(self, flight: Flight) -> None:
+    def _read(self, iteration: Iteration) -> None:
         """Read what was sampled, and append."""
         started = time.perf_counter()
         try:
-            sampled = flight.read()
+            sampled = iteration.read()
             self.waited += time.perf_counter() - started
         except Exception as error:
-            later = self._flight.pieces if self._flight is not None else []
-            self._flight = None
-            self._give_up([piece.request for piece in [*flight.pieces, *later]], error)
+            later = self._in_flight.pieces if self._in_flight is not None else []
+            self._in_flight = None
+            self._give_up([piece.request for piece in [*iteration.pieces, *later]], error)
             return
         if sampled is None:
             return
-        version, accept = flight.version, self._replies.accept
+        version, accept = iteration.version, self._replies.accept
         for request, token, logprob, top in zip(
-            flight.sampled, sampled.tokens, sampled.logprobs, sampled.top, strict=True
+            iteration.sampled, sampled.tokens, sampled.logprobs, sampled.top, strict=True
         ):
             if request.done:
                 continue

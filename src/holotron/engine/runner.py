@@ -9,8 +9,6 @@ Legend: S pieces, T tokens, D hidden, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -20,7 +18,7 @@ from holotron.engine.batch import Batch, Tables, advance, decode_batch, fed_back
 from holotron.engine.blocks import Pools
 from holotron.engine.graphs import Graphs, bucket_sizes, capturable
 from holotron.engine.scheduler import Piece
-from holotron.engine.sequence import Sequence as Stream
+from holotron.engine.sequence import Sequence
 from holotron.engine.vision import VisionCache
 from holotron.kernels.layout import Layout, upload
 from holotron.model.model import Holotron
@@ -43,7 +41,7 @@ class Runner:
         self._last: tuple[Batch, int] | None = None  # decodes, and how many of them are real
         self._graphs = Graphs(model, pools, self._sampled) if self._sizes and capturable(model, pools) else None
 
-    def run(self, pieces: Sequence[Piece]) -> Tensor:
+    def run(self, pieces: list[Piece]) -> Tensor:
         """Write the pieces into their memories; the final vector of each piece's last token, [S, D], which is valid
         until the next call."""
         if self._sizes and pieces[-1].count == 1 and all(map(_is_decode, pieces)):
@@ -82,7 +80,7 @@ class Runner:
         """Batch sizes there are graphs for."""
         return self._graphs.captured if self._graphs is not None else []
 
-    def _decode(self, sequences: list[Stream]) -> Tensor:
+    def _decode(self, sequences: list[Sequence]) -> Tensor:
         assert self._pools.padding is not None
         size = next(size for size in self._sizes if size >= len(sequences))
         if self._pools.has_attention:

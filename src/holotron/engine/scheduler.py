@@ -14,7 +14,7 @@ prompts; so weights are read once for both. The rules:
   takes longer to launch than to compute, and only decodes alone run from captured graphs. With `gather`, prompts wait
   for so many iterations of decodes, and are then computed together.
 
-The scheduler decides and keeps the books of the pools; `runner` computes.
+The scheduler decides, and takes blocks from the pools; `runner` computes.
 
 Most iterations are the last one once more, with every sequence one token further. That is decided without looking at
 anybody (`Repeat`): how often it can be done is known beforehand, and whoever comes, goes or yields ends it.

@@ -1,4 +1,4 @@
-"""The books: which sequences exist, what they remember, and everything that happens to them at rest.
+"""All sequences, open sessions and the prefix cache of finished requests, and what happens to them at rest.
 
 Nothing here computes. Forking, marking, rewinding and compacting only move references between memories; what is then
 missing from a memory is computed when somebody generates.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterable
-from collections.abc import Sequence as Parts
 
 from holotron.engine.api import (
     EngineConfig,
@@ -119,8 +118,9 @@ class Sessions:
         self.recomputed += max(0, min(position, before) - sequence.memory.length)
         self.rest(sequence)
 
-    def compact(self, sequence: Sequence, keep: Parts[Span | Log]) -> None:
-        """Replace the log by pieces of itself and new content; what follows the unchanged beginning is recomputed."""
+    def compact(self, sequence: Sequence, keep: Iterable[Span | Log]) -> int:
+        """Replace the log by pieces of itself and new content; what follows the unchanged beginning is recomputed. How
+        many tokens it then has."""
         old, before = sequence.log, sequence.memory.length
         new, computed = Log(), 0
         for part in keep:
@@ -138,8 +138,9 @@ class Sessions:
         sequence.log = new
         self.recomputed += max(0, computed - sequence.memory.length)
         self.rest(sequence)
+        return len(new)
 
-    def fork(self, sequence: Sequence, ids: Parts[str]) -> list[Sequence]:
+    def fork(self, sequence: Sequence, ids: list[str]) -> list[Sequence]:
         """Sequences that share everything with this one until they differ."""
         if not ids:
             raise InputError("fork into at least one session")

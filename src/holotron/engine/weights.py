@@ -11,7 +11,7 @@ from holotron.errors import CheckpointError
 from holotron.model.layers import Mamba2, Projection
 from holotron.model.model import Holotron
 
-_EYES = ("vision_model.", "mlp1.")
+_VISION = ("vision_model.", "mlp1.")  # the tower and the projector
 
 
 def load_weights(model: Holotron, tensors: Mapping[str, Tensor]) -> bool:
@@ -33,4 +33,4 @@ def load_weights(model: Holotron, tensors: Mapping[str, Tensor]) -> bool:
     for module in model.modules():
         if isinstance(module, Mamba2):
             module.refresh()
-    return any(name.startswith(_EYES) for name in tensors)
+    return any(name.startswith(_VISION) for name in tensors)

@@ -9,10 +9,9 @@
 
 Rules. `reset` may be called again and again on one environment; the same task and seed give the same start. A
 `step` that the page refuses (no such tab, navigation blocked) is not an exception: it returns an observation
-whose `note` says so. A result that ends the episode may say in `info["success"]` whether the task was done: True,
-False, or None when nobody here can tell; without it, a reward of 1 or more is success. Exceptions are for the
-environment itself: `EnvironmentFault` means this lease is broken, get a new one. `close` never raises and leaves no
-process behind.
+whose `note` says so. A reward is any number. A result that ends the episode says in `success` whether the task was
+done: True, False, or None when nobody here can tell, whatever the reward. Exceptions are for the environment itself:
+`EnvironmentFault` means this lease is broken, get a new one. `close` never raises and leaves no process behind.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -103,3 +104,12 @@ def _playwrights_own(folder: str, programs: tuple[str, ...]) -> Iterator[Path]:
 def _revision(folder: Path) -> int:
     digits = folder.name.rpartition("-")[2]
     return int(digits) if digits.isdigit() else 0
+
+
+def browser_version() -> str:
+    """What the browser says of itself, for manifests."""
+    try:
+        command = [str(find_chromium()), "--version"]
+        return subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"

@@ -6,7 +6,7 @@
     environment.task.goal                                    # 'Click on the "ok" button.'
     result = await environment.step(Click(80, 120))          # result.reward is 1.0 when that was right
 
-The task area is 160x210 CSS pixels, drawn `scale` times larger. With `crop_instruction` the observation is
+The task area is 160x210 CSS pixels, drawn `scale` times larger. With `crop` the observation is
 only the 160x160 below the yellow instruction bar, since the goal is given as text anyway, and coordinates
 count from there.
 
@@ -35,6 +35,7 @@ from PIL import Image
 from holotron.envs import dom
 from holotron.envs.hands import Refused, perform, waiting_time
 from holotron.envs.pool import OPEN_TIMEOUT, BrowserPool, Lease, bounded
+from holotron.envs.registry import PoolRequest, environments
 from holotron.envs.session import prepare
 from holotron.envs.static import StaticServer
 from holotron.envs.tab import Box, Clipboard, Display, Tab
@@ -83,8 +84,8 @@ def task_names(*, unregistered: bool = False) -> list[str]:
 @dataclasses.dataclass(frozen=True, slots=True)
 class MiniWobOptions:
     scale: float = 3.0
-    crop_instruction: bool = False
-    image_format: Literal["jpeg", "png"] = "jpeg"
+    crop: bool = False
+    format: Literal["jpeg", "png"] = "jpeg"
     time_limit: float | None = None  # seconds; None for no time pressure
 
 
@@ -97,12 +98,12 @@ class MiniWobPool:
         sessions: int = 16,
         browsers: int | None = None,
         scale: float = 3.0,
-        crop_instruction: bool = False,
-        image_format: Literal["jpeg", "png"] = "jpeg",
+        crop: bool = False,
+        format: Literal["jpeg", "png"] = "jpeg",
         time_limit: float | None = None,
         headless: bool = True,
     ) -> None:
-        self.options = MiniWobOptions(scale, crop_instruction, image_format, time_limit)
+        self.options = MiniWobOptions(scale, crop, format, time_limit)
         self._server = StaticServer(pages())
         browsers = browsers or max(2, (os.cpu_count() or 2) // 4)  # a browser's main thread serves all of its pages
         rules = f"MAP {SUITE} 127.0.0.1:{self._server.port}, MAP * ~NOTFOUND"
@@ -139,14 +140,22 @@ class MiniWobPool:
         self._server.close()
 
 
+@environments.register(SUITE)
+def open_miniwob(request: PoolRequest) -> MiniWobPool:
+    view = request.view
+    return MiniWobPool(
+        sessions=request.sessions, scale=view.scale or 3.0, crop=bool(view.crop), format=view.format or "jpeg"
+    )
+
+
 class MiniWobEnvironment:
     """One episode at a time in one page. Opens its browser context at the first reset."""
 
     def __init__(self, browsers: BrowserPool, options: MiniWobOptions) -> None:
         self._browsers = browsers
         self._options = options
-        self._display = Display(WIDTH, HEIGHT, options.scale, options.image_format)
-        top = INSTRUCTION if options.crop_instruction else 0
+        self._display = Display(WIDTH, HEIGHT, options.scale, options.format)
+        top = INSTRUCTION if options.crop else 0
         self._view = Box(0, top, WIDTH, HEIGHT - top)  # the part of the viewport that is observed
         self._lease: Lease | None = None
         self._tab: Tab | None = None
@@ -199,8 +208,9 @@ class MiniWobEnvironment:
         state = await self._read(*_page_time(action))
         done = state["done"] or isinstance(action, Answer)
         observation = await self._look()
-        info = {"reason": state["reason"], "timed_reward": state["reward"], "success": state["raw"] >= SUCCESS}
-        result = StepResult(observation, float(state["raw"]), done, info)
+        info = {"reason": state["reason"], "timed_reward": state["reward"]}
+        success = state["raw"] >= SUCCESS if done else None
+        result = StepResult(observation, float(state["raw"]), done, success, info)
         if done:
             self._end = result
         return result

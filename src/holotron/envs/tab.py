@@ -52,12 +52,12 @@ class Display:
     width: int = 1280  # CSS pixels
     height: int = 720
     scale: float = 1.0  # device pixels per CSS pixel
-    image_format: Literal["jpeg", "png"] = "jpeg"
+    format: Literal["jpeg", "png"] = "jpeg"
     jpeg_quality: int = 85
 
     @property
     def mime(self) -> str:
-        return f"image/{self.image_format}"
+        return f"image/{self.format}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +161,8 @@ class Tab:
 
     async def screenshot(self, clip: Box | None = None, *, timeout: float | None = None) -> bytes:
         """The viewport (or `clip`, in document coordinates) in device pixels, encoded as the display says."""
-        parameters: dict[str, Any] = {"format": self.display.image_format}
-        if self.display.image_format == "jpeg":
+        parameters: dict[str, Any] = {"format": self.display.format}
+        if self.display.format == "jpeg":
             parameters["quality"] = self.display.jpeg_quality
         else:
             parameters["optimizeForSpeed"] = True

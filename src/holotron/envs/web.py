@@ -23,9 +23,10 @@ from holotron.envs import consequences, dom
 from holotron.envs.hands import Refused, perform
 from holotron.envs.network import RESOLVE_NOTHING, Blocked, check_url
 from holotron.envs.pool import BrowserPool
+from holotron.envs.registry import PoolRequest, environments
 from holotron.envs.secrets import Secrets
 from holotron.envs.session import Session, SessionOptions
-from holotron.envs.tab import PageCrash, PageHang
+from holotron.envs.tab import Display, PageCrash, PageHang
 from holotron.errors import ConfigError, EnvironmentFault
 from holotron.types import (
     Action,
@@ -42,6 +43,7 @@ from holotron.types import (
     Task,
     Write,
 )
+from holotron.view import View
 
 ACTION_TIMEOUT = 60.0  # seconds for one action and what follows from it
 
@@ -72,6 +74,25 @@ class WebPool:
 
     async def close(self) -> None:
         await self.browsers.close()
+
+
+def display_of(view: View) -> Display:
+    """A browser window as a view asks for it."""
+    view.refuse(("crop",), "web pages are shown whole")
+    default = Display()
+    return Display(
+        view.width or default.width, view.height or default.height, view.scale or default.scale,
+        view.format or default.format,
+    )  # fmt: skip
+
+
+@environments.register("web")
+def open_web(request: PoolRequest) -> WebPool:
+    """Options are those of `SessionOptions` (network, secrets, downloads ...) and `headless`."""
+    options = dict(request.options)
+    headless = bool(options.pop("headless", True))
+    session = SessionOptions(display=display_of(request.view), **options)
+    return WebPool(sessions=request.sessions, browsers=min(2, request.sessions), headless=headless, options=session)
 
 
 class WebEnvironment:
@@ -134,7 +155,7 @@ class WebEnvironment:
                     await self._act(session, action)
                 observation = await self.observe()
                 if isinstance(action, Answer):
-                    return StepResult(observation, done=True, info={"success": None})
+                    return StepResult(observation, done=True)
                 return StepResult(observation)
         except (PageCrash, PageHang, TimeoutError) as fault:
             why = "crashed" if isinstance(fault, PageCrash) else "stopped responding"

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import io
-from typing import cast
 
 from PIL import Image
 
 from holotron.agent.policies.base import Policy
-from holotron.envs.base import Environment
 from holotron.types import Action, Observation, Task
 
 
 async def first_action(policy: Policy, task: Task, observation: Observation) -> Action | None:
-    session = await policy.start(task, cast(Environment, None))  # models have their eyes; there is nothing to act on
+    session = await policy.start(task, None)
     try:
         return (await session.act(observation)).action
     finally:

@@ -32,6 +32,7 @@ from holotron.rollouts.records import Row
 from holotron.rollouts.store import RunReader
 from holotron.storage.files import replace_file
 from holotron.types import Outcome
+from holotron.view import View
 
 LONGEST_TEXT = 6000
 _ASSETS = files(__package__) / "assets"
@@ -167,11 +168,14 @@ def _playable(episode: Row, steps: Sequence[Row], album: _Album) -> dict[str, An
 
 def _step(row: Row, album: _Album) -> dict[str, Any]:
     action = None if row["action"] is None else json.loads(row["action"])
+    said = "no valid action" if action is None else describe(stored_action(action))
+    info = json.loads(row["info"])
+    asked = f"a person said no to: {info['asked']}" if "asked" in info else ""
     return {
         "view": _view(row["observation"], album),
         "action": action,
-        "said": "no valid action" if action is None else describe(stored_action(action)),
-        "error": row["reply_error"],
+        "said": f"REFUSED, not done: {said}" if asked else said,
+        "error": row["reply_error"] or asked,
         "thought": _short(row["thought"]),
         "note": _short(row["note"]),
         "text": _short(row["text"]),
@@ -220,7 +224,7 @@ def _subtitle(manifest: Mapping[str, Any], rows: Sequence[Row]) -> str:
         time.strftime("%Y-%m-%d %H:%M", time.localtime(began)),
         f"dialect {policy['dialect']['name']}" if policy.get("dialect") else "",
         f"history {policy['history']}" if policy.get("history") else "",
-        f"scale {environment['scale']:g}" if environment.get("scale") else "",
+        f"view {View.from_json(environment['view'])}" if environment.get("view") else "",
         str(environment.get("browser", "")),
         f"holotron {manifest.get('holotron', '')}",
     ]

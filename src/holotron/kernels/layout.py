@@ -182,10 +182,6 @@ class Layout:
         """Cut every sequence of this batch into chunks of `size`; computed once and shared by all layers."""
         return self._table("chunks", size, self._cut)
 
-    def chunks_per_sequence(self, size: int) -> int:
-        """The most chunks of `size` that a sequence of this batch is cut into, snapshots aside."""
-        return -(-max(self.lengths) // size)
-
     def tiles(self, size: int) -> Tensor:
         """The prefill pieces cut into tiles of at most `size` tokens, what one program of a kernel works on.
         int32 [4, tiles]: the sequence, the tile's first token counted from the sequence's start, that start in the

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from holotron.agent.events import Listener
 from holotron.agent.loop import Limits
 from holotron.agent.policies.base import Policy
 from holotron.envs.base import EnvironmentPool
@@ -80,8 +81,10 @@ async def rollout(
     kind: str = "rollout",
     on_progress: Callable[[Progress], None] | None = None,
     on_episode: Callable[[Trajectory], None] | None = None,
+    listeners: Sequence[Listener] = (),
 ) -> Progress:
-    """Play all tasks and record them in `out`. `environment` describes the pool for the manifest."""
+    """Play all tasks and record them in `out`. `environment` describes the pool for the manifest; `on_episode` is told
+    what is on record, `listeners` everything that happens in every attempt at an episode."""
     episodes = episodes_of(tasks, repeats)
     manifest = describe_run(kind, policy=policy.describe(), limits=limits.describe(), environment=environment)
     with RunWriter(out, manifest) as writer:
@@ -90,7 +93,7 @@ async def rollout(
         known = set(writer.manifest.get("episodes", []))
         if any(id not in known for id, _ in episodes):
             writer.update_manifest(episodes=sorted(known | {id for id, _ in episodes}))
-        coordinator = _Coordinator(episodes, policy, pool, writer, settings, limits, on_progress, on_episode)
+        coordinator = _Coordinator(episodes, policy, pool, writer, settings, limits, on_progress, on_episode, listeners)
         return await coordinator.run()
 
 
@@ -123,6 +126,7 @@ class _Coordinator:
         limits: Limits,
         on_progress: Callable[[Progress], None] | None,
         on_episode: Callable[[Trajectory], None] | None,
+        listeners: Sequence[Listener],
     ) -> None:
         ids = {id for id, _ in episodes}
         done = Counter(outcome for id, outcome in writer.finished.items() if id in ids)
@@ -139,6 +143,7 @@ class _Coordinator:
         self._limits = limits
         self._on_progress = on_progress
         self._on_episode = on_episode
+        self._listeners = listeners
         self._lease_seconds = settings.lease_seconds or limits.seconds + 3 * limits.environment_seconds + 60
         self._streak = _Streak(settings.error_streak or max(12, 3 * settings.sessions))
         self._reports: asyncio.Queue[FromWorker] = asyncio.Queue()
@@ -167,7 +172,7 @@ class _Coordinator:
 
     def _hire(self) -> None:
         name, inbox = next(self._names), asyncio.Queue[ToWorker]()
-        worker = Worker(name, inbox, self._reports, self._pool, self._policy, self._limits)
+        worker = Worker(name, inbox, self._reports, self._pool, self._policy, self._limits, self._listeners)
         self._hands[name] = _Hand(inbox, asyncio.create_task(worker.run()))
 
     async def _dismiss(self) -> None:

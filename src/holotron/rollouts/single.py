@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from holotron.agent.loop import Approve, Episode, Limits
+from holotron.agent.approval import Approval
+from holotron.agent.events import Listener
+from holotron.agent.loop import Episode, Limits
 from holotron.agent.policies.base import Policy
 from holotron.envs.base import EnvironmentPool
 from holotron.errors import ConfigError
 from holotron.rollouts.store import RunWriter
 from holotron.storage.manifest import describe_run
-from holotron.types import Outcome, Step, Task, Trajectory
+from holotron.types import Outcome, Task, Trajectory
 
 
 async def run_once(
@@ -24,8 +26,8 @@ async def run_once(
     *,
     limits: Limits = Limits(),
     environment: Mapping[str, Any] | None = None,
-    approve: Approve | None = None,
-    on_step: Callable[[Step], None] | None = None,
+    approval: Approval | None = None,
+    listeners: Sequence[Listener] = (),
 ) -> Trajectory:
     """Play one episode and record it. Interrupted, it records what was done up to there."""
     manifest = describe_run("run", policy=policy.describe(), limits=limits.describe(), environment=environment)
@@ -33,11 +35,11 @@ async def run_once(
         if task.id in writer.finished:
             raise ConfigError(f"{out} already holds this task; choose another folder")
         place = await pool.acquire()
-        episode = Episode(place, policy, task, limits=limits, approve=approve, on_step=on_step)
+        episode = Episode(place, policy, task, limits=limits, approval=approval, listeners=listeners)
         try:
             trajectory = await episode.run()
         except asyncio.CancelledError:
-            trajectory = episode.trajectory(Outcome.EXHAUSTED, "interrupted")
+            trajectory = episode.end(Outcome.EXHAUSTED, "interrupted")
         finally:
             await pool.release(place, broken=True)
         writer.append(trajectory)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Any
 
+from holotron.agent.events import Acted, Event, Listener, Refused
 from holotron.agent.loop import Episode, Limits
 from holotron.agent.policies.base import Policy
 from holotron.envs.base import Environment, EnvironmentPool
@@ -29,6 +31,7 @@ class Worker:
         pool: EnvironmentPool[Any],
         policy: Policy,
         limits: Limits,
+        listeners: Sequence[Listener] = (),
     ) -> None:
         self.name = name
         self._inbox = inbox
@@ -36,6 +39,7 @@ class Worker:
         self._pool = pool
         self._policy = policy
         self._limits = limits
+        self._listeners = listeners
         self._playing: asyncio.Task[None] | None = None
         self._cuttable: str | None = None  # the episode that can be broken off just now
         self._cut: Cut | None = None
@@ -85,14 +89,18 @@ class Worker:
             id=assignment.episode,
             attempt=assignment.attempt,
             limits=self._limits,
-            on_step=lambda step: self._outbox.put_nowait(Stepped(self.name, assignment.episode)),
+            listeners=(self._told, *self._listeners),
         )
         return await self._episode.run()
+
+    def _told(self, episode: str, event: Event) -> None:
+        if isinstance(event, Acted | Refused):
+            self._outbox.put_nowait(Stepped(self.name, episode))
 
     def _broken_off(self, assignment: Assignment, cut: Cut) -> Trajectory:
         if self._episode is None:  # still waiting for an environment
             return _unplayed(assignment, cut.outcome, cut.reason)
-        return self._episode.trajectory(cut.outcome, cut.reason)
+        return self._episode.end(cut.outcome, cut.reason)
 
     async def _release(self, environment: Environment, broken: bool) -> None:
         try:

@@ -7,7 +7,7 @@ service.become_ready(Loaded(engine, processor, "holotron-12b"))
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Annotated, Any
 
@@ -19,20 +19,25 @@ from starlette.exceptions import HTTPException
 from holotron import __version__
 from holotron.errors import HolotronError
 from holotron.server.bodies import body_of
-from holotron.server.chat import chat_completions
-from holotron.server.completions import completions
+from holotron.server.chat import ChatJob
+from holotron.server.completions import TextJob
 from holotron.server.errors import ApiError, invalid, translated
+from holotron.server.generating import answer
 from holotron.server.middleware import ApiKeys, RequestContext
 from holotron.server.openapi import document, takes
 from holotron.server.replies import Json
 from holotron.server.service import Service
 from holotron.server.sessions import VERSION, router
-from holotron.server.wire import ChatRequest, CompletionRequest
+from holotron.server.wire import ChatRequest, CompletionRequest, ModelList, ModelObject
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
-def create_app(service: Service, lifespan: Lifespan | None = None) -> FastAPI:
+def create_app(
+    service: Service, lifespan: Lifespan | None = None, *, agent: Mapping[str, Any] | None = None
+) -> FastAPI:
+    """`agent`: what the model wants from whoever drives it as an agent (plain JSON: dialect, frame, history, views,
+    sampling defaults). It is announced with the model; the server itself makes no use of it."""
     app = FastAPI(
         title="holotron",
         version=__version__,
@@ -49,34 +54,34 @@ def create_app(service: Service, lifespan: Lifespan | None = None) -> FastAPI:
     app.add_exception_handler(HolotronError, _answer)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
-    _add_routes(app, service)
+    _add_routes(app, service, agent)
     app.include_router(router)
     return app
 
 
-def _add_routes(app: FastAPI, service: Service) -> None:
+def _add_routes(app: FastAPI, service: Service, agent: Mapping[str, Any] | None) -> None:
     streams: dict[int | str, dict[str, Any]] = {
         200: {"description": "The reply; with `stream`, as events", "content": {"text/event-stream": {}}}
     }
 
     @app.post("/v1/chat/completions", openapi_extra=takes(ChatRequest), responses=streams, tags=["openai"])
     async def chat(http: Request, request: Annotated[ChatRequest, Depends(body_of(ChatRequest))]) -> Response:
-        return await chat_completions(service, request, http, http.scope["owner"])
+        return await answer(ChatJob(service, request, http.scope["owner"]), http)
 
     @app.post("/v1/completions", openapi_extra=takes(CompletionRequest), responses=streams, tags=["openai"])
     async def complete(
         http: Request, request: Annotated[CompletionRequest, Depends(body_of(CompletionRequest))]
     ) -> Response:
-        return await completions(service, request, http, http.scope["owner"])
+        return await answer(TextJob(service, request, http.scope["owner"]), http)
 
-    @app.get("/v1/models", tags=["openai"])
+    @app.get("/v1/models", tags=["openai"], response_model=ModelList, response_model_exclude_unset=True)
     async def models() -> Json:
-        return {"object": "list", "data": [_model(service)]}
+        return {"object": "list", "data": [_model(service, agent)]}
 
-    @app.get("/v1/models/{model:path}", tags=["openai"])
+    @app.get("/v1/models/{model:path}", tags=["openai"], response_model=ModelObject, response_model_exclude_unset=True)
     async def model(model: str) -> Json:
         service.serving(model)
-        return _model(service)
+        return _model(service, agent)
 
     @app.get("/health", tags=["operation"])
     @app.get("/health/ready", tags=["operation"])
@@ -93,9 +98,10 @@ def _add_routes(app: FastAPI, service: Service) -> None:
         return Response(service.metrics.text(stats), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-def _model(service: Service) -> Json:
+def _model(service: Service, agent: Mapping[str, Any] | None) -> Json:
     loaded = service.serving()
-    return {
+    announced = {"agent": dict(agent)} if agent is not None else {}
+    return announced | {
         "id": loaded.name,
         "object": "model",
         "created": service.created,

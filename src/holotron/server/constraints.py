@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import llguidance
 
-from holotron.engine.api import Grammar
+from holotron.engine import Grammar
 from holotron.errors import InputError
 from holotron.model.processor import ChatTemplate
 from holotron.server.errors import ApiError

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from holotron.engine.api import EngineStopped, Overloaded, SessionBusy, UnknownSession
+from holotron.engine import EngineStopped, Overloaded, SessionBusy, UnknownSession
 from holotron.errors import CapacityError, HolotronError, InputError
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
-from holotron.engine.api import Result, TokenEvent
+from holotron.engine import Result, TokenEvent
 from holotron.model.processor import ReplyParser, ReplyPart, StreamDecoder, Tokenizer, ToolCall
 from holotron.server.errors import ApiError, unavailable
 
 Json = dict[str, Any]
-NO_CHANCE = -9999.0  # JSON has no minus infinity
+MIN_LOGPROB = -9999.0  # JSON has no minus infinity
 
 
 def new_id(prefix: str) -> str:
@@ -22,7 +22,7 @@ def new_id(prefix: str) -> str:
 
 def token_logprob(tokenizer: Tokenizer, token: int, logprob: float) -> Json:
     data = tokenizer.bytes_of(token)
-    return {"token": data.decode(errors="replace"), "logprob": max(logprob, NO_CHANCE), "bytes": list(data)}
+    return {"token": data.decode(errors="replace"), "logprob": max(logprob, MIN_LOGPROB), "bytes": list(data)}
 
 
 def chat_logprobs(tokenizer: Tokenizer, events: Iterable[TokenEvent]) -> list[Json]:
@@ -67,19 +67,19 @@ def call_object(call: ToolCall) -> Json:
 
 @dataclass
 class Usage:
-    """Adds up what the choices of one request cost. The prompt counts once."""
+    """Adds up what the choices of one request cost. A prompt counts once, however many choices it has."""
 
     prompt: int = 0
     cached: int = 0
     generated: int = 0
     reasoning: int = 0
-    seen: bool = False
+    counted: set[int] = field(default_factory=set)  # prompts, by their numbers
 
-    def add(self, result: Result, reasoning: int = 0, *, new_prompt: bool = False) -> None:
-        if not self.seen or new_prompt:
+    def add(self, result: Result, reasoning: int = 0, *, prompt: int = 0) -> None:
+        if prompt not in self.counted:
             self.prompt += result.prompt_tokens
             self.cached += result.cached_tokens
-        self.seen = True
+        self.counted.add(prompt)
         self.generated += len(result.tokens)
         self.reasoning += reasoning
 
@@ -103,8 +103,26 @@ def reasoning_tokens(tokenizer: Tokenizer, tokens: Sequence[int]) -> int:
     return len(tokens)
 
 
+class Choice(Protocol):
+    """One choice of a response: push tokens and finish, or give it the whole result."""
+
+    def first(self) -> Json | None:
+        """What a stream begins with."""
+
+    def push(self, event: TokenEvent) -> Json | None:
+        """A chunk's choice, or None if this token shows nothing yet."""
+
+    def finish(self, result: Result) -> list[Json]:
+        """The last chunks: text that was held back, then the reason."""
+
+    def whole(self, result: Result) -> Json:
+        """The choice of a response that does not stream."""
+
+    def reasoning_tokens(self, result: Result) -> int: ...
+
+
 class ChatChoice:
-    """One choice of a chat completion: push tokens and finish, or give it the whole result."""
+    """One choice of a chat completion."""
 
     def __init__(
         self,
@@ -127,18 +145,15 @@ class ChatChoice:
         return self._chunk({"role": "assistant", "content": ""}, [])
 
     def push(self, event: TokenEvent) -> Json | None:
-        """A chunk's choice, or None if this token shows nothing yet."""
         delta = self._delta(self._parser.push(event.text)) if event.text else {}
         return self._chunk(delta, [event]) if delta or self._logprobs or self._token_ids else None
 
     def finish(self, result: Result) -> list[Json]:
-        """The last chunks: text that was held back, then the reason."""
         delta = self._delta(self._parser.finish())
         chunks = [self._chunk(delta, [])] if delta else []
         return [*chunks, self._chunk({}, []) | self._end(result)]
 
     def whole(self, result: Result) -> Json:
-        """The choice of a response that does not stream."""
         self._whole = self._parser.push(result.text) + self._parser.finish()
         message: Json = {"role": "assistant", "content": self._whole.content, "refusal": None}
         if self._whole.reasoning:
@@ -186,6 +201,12 @@ class TextChoice:
         self._token_ids = token_ids
         self._offset = 0
 
+    def first(self) -> None:
+        return None
+
+    def reasoning_tokens(self, result: Result) -> int:
+        return 0
+
     def push(self, event: TokenEvent) -> Json | None:
         if not event.text and not self._logprobs and not self._token_ids:
             return None
@@ -215,9 +236,9 @@ class TextChoice:
             self._offset += len(word)
         return {
             "tokens": words,
-            "token_logprobs": [max(event.logprob, NO_CHANCE) for event in events],
+            "token_logprobs": [max(event.logprob, MIN_LOGPROB) for event in events],
             "top_logprobs": [
-                {self._text(token): max(logprob, NO_CHANCE) for token, logprob in event.top_logprobs}
+                {self._text(token): max(logprob, MIN_LOGPROB) for token, logprob in event.top_logprobs}
                 for event in events
             ],
             "text_offset": offsets,

@@ -8,17 +8,17 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import torch
 import uvicorn
 from fastapi import FastAPI
 
-from holotron.engine.api import EngineConfig
-from holotron.engine.engine import Engine
+from holotron.engine import Engine, EngineConfig
 from holotron.engine.plan import Planner
 from holotron.errors import ConfigError, HolotronError
 from holotron.model.bundled import bundled_folder
@@ -121,7 +121,8 @@ def listen(host: str, port: int) -> socket.socket:
         raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}") from None
 
 
-def serve(settings: Settings) -> None:
+def serve(settings: Settings, agent: Mapping[str, Any] | None = None) -> None:
+    """Until a signal ends it. `agent` is announced with the model, see `create_app`."""
     logs.set_up(settings.server.log_format, settings.server.log_level)
     service = Service(settings)
     failure: list[BaseException] = []
@@ -147,7 +148,7 @@ def serve(settings: Settings) -> None:
         await service.fetcher.close()
 
     config = uvicorn.Config(
-        create_app(service, lifespan),
+        create_app(service, lifespan, agent=agent),
         log_config=None,
         access_log=False,
         server_header=False,

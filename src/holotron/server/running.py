@@ -17,11 +17,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from holotron.engine.api import Result, TokenEvent
-from holotron.engine.generation import Generation
+from holotron.engine import Generation, Result, TokenEvent
 from holotron.server.errors import translated
 from holotron.server.replies import check
-from holotron.server.turns import SessionTurn
+from holotron.server.turns import TurnTransaction
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -34,7 +33,7 @@ class ClientGone(Exception):
 class Running:
     """The generations of one request, and the turn of a session they may belong to."""
 
-    def __init__(self, generations: Sequence[Generation], turn: SessionTurn | None = None) -> None:
+    def __init__(self, generations: Sequence[Generation], turn: TurnTransaction | None = None) -> None:
         self.generations = list(generations)
         self._turn = turn
 

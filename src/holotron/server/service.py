@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar
 
-from holotron.engine.engine import Engine
+from holotron.engine import Engine
 from holotron.model.processor import Processor
-from holotron.server.conversations import Conversations
 from holotron.server.errors import ApiError, unavailable
 from holotron.server.images import ImageFetcher
 from holotron.server.metrics import Metrics
+from holotron.server.served import ServedSessions
 from holotron.server.settings import Settings
 
 Stage = Literal["loading", "ready", "draining", "failed"]
@@ -26,7 +26,7 @@ class Loaded:
         self.engine = engine
         self.processor = processor
         self.name = name
-        self.conversations = Conversations(engine)
+        self.sessions = ServedSessions(engine)
 
     @property
     def sees(self) -> bool:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
 
-from holotron.engine.api import UnknownSession
-from holotron.server.asks import plain_messages, plain_tools, rendering_of
+from holotron.engine import UnknownSession
+from holotron.model.processor.continuation import seam
 from holotron.server.bodies import body_of
-from holotron.server.conversations import Conversation
 from holotron.server.errors import ApiError
 from holotron.server.openapi import takes
+from holotron.server.parameters import plain_messages, plain_tools, rendering_of
 from holotron.server.replies import Json
+from holotron.server.served import ServedSession
 from holotron.server.service import Loaded, Service
-from holotron.server.turns import SessionTurn, check_new_messages
+from holotron.server.turns import TurnTransaction, check_new_messages
 from holotron.server.wire import AppendToSession, CompactSession, ForkSession, OpenSession, RewindSession
 
 VERSION = 1
@@ -22,10 +23,10 @@ VERSION = 1
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"])
 
 
-def _find(http: Request, session_id: str) -> tuple[Service, Loaded, Conversation]:
+def _find(http: Request, session_id: str) -> tuple[Service, Loaded, ServedSession]:
     service: Service = http.app.state.service
     loaded = service.serving()
-    return service, loaded, loaded.conversations.get(http.scope["owner"], session_id)
+    return service, loaded, loaded.sessions.get(http.scope["owner"], session_id)
 
 
 @router.post("", openapi_extra=takes(OpenSession, required=False))
@@ -33,31 +34,31 @@ async def open_session(
     http: Request, request: Annotated[OpenSession, Depends(body_of(OpenSession, optional=True))]
 ) -> Json:
     loaded = http.app.state.service.serving()
-    conversation = await loaded.conversations.open(http.scope["owner"], request.id)
-    return conversation.describe()
+    session = await loaded.sessions.open(http.scope["owner"], request.id)
+    return session.describe()
 
 
 @router.get("")
 async def list_sessions(http: Request) -> Json:
-    conversations = http.app.state.service.serving().conversations.all(http.scope["owner"])
-    return {"object": "list", "data": [conversation.describe() for conversation in conversations]}
+    sessions = http.app.state.service.serving().sessions.all(http.scope["owner"])
+    return {"object": "list", "data": [session.describe() for session in sessions]}
 
 
 @router.get("/{session_id}")
 async def get_session(http: Request, session_id: str) -> Json:
-    _, _, conversation = _find(http, session_id)
+    _, _, session = _find(http, session_id)
     try:
-        info = await conversation.handle.info()
+        info = await session.engine_session.info()
     except UnknownSession:  # expired this very moment
         raise UnknownSession(f"there is no session {session_id!r} any more") from None
     turns = [
         {"start": turn.start, "prompt_end": turn.prompt, "end": turn.end, "marked": turn.mark is not None}
-        for turn in conversation.turns
+        for turn in session.turns
     ]
-    return conversation.describe() | {
+    return session.describe() | {
         "computed_tokens": info.computed,
         "bytes": info.bytes,
-        "busy": conversation.held,
+        "busy": session.held,
         "versions": [info.oldest_version, info.newest_version],
         "turn_positions": turns,
     }
@@ -65,8 +66,8 @@ async def get_session(http: Request, session_id: str) -> Json:
 
 @router.delete("/{session_id}")
 async def close_session(http: Request, session_id: str) -> Json:
-    _, loaded, conversation = _find(http, session_id)
-    await loaded.conversations.close(http.scope["owner"], conversation)
+    _, loaded, session = _find(http, session_id)
+    await loaded.sessions.close(http.scope["owner"], session)
     return {"id": session_id, "object": "session.deleted", "deleted": True}
 
 
@@ -75,45 +76,35 @@ async def append_to_session(
     http: Request, session_id: str, request: Annotated[AppendToSession, Depends(body_of(AppendToSession))]
 ) -> Json:
     """Add the prompt of the next turn without generating its reply."""
-    service, loaded, conversation = _find(http, session_id)
+    service, loaded, session = _find(http, session_id)
     how = rendering_of(request.chat_template_kwargs, request.reasoning_effort, thinking=service.settings.reply.thinking)
     messages = await service.with_images(plain_messages(request.messages))
-    conversation.hold()
-    turn = SessionTurn(
-        loaded.conversations, http.scope["owner"], conversation, False, service.settings.sessions.max_marks
-    )
+    session.hold()
+    turn = TurnTransaction(loaded.sessions, http.scope["owner"], session, False, service.settings.sessions.max_marks)
     try:
-        conversation.of_kind("chat")
+        session.of_kind("chat")
         tools = plain_tools(request.tools)
-        check_new_messages(conversation, messages, tools)
-        tools = tools if not conversation.turns else conversation.tools
-
-        def prepare() -> Any:
-            if conversation.turns:
-                prompt = loaded.processor.bridge(messages, conversation.tail, tools, how.thinking, **how.variables)
-            else:
-                prompt = loaded.processor.render(messages, tools, how.thinking, **how.variables)
-            return loaded.engine.prepare(prompt), prompt.opens_reasoning
-
-        content, opens_reasoning = await service.on_worker(prepare)
-        await turn.add_prompt(
-            content, "chat", opens_reasoning=opens_reasoning, thinking=how.thinking, mark=request.mark
+        check_new_messages(session, messages, tools)
+        tools = tools if not session.turns else session.tools
+        prompt = await service.on_worker(
+            lambda: session.said.next(loaded.processor, messages, tools, how.thinking, **how.variables)
         )
-        conversation.tools = tools
+        await turn.add_prompt(prompt, "chat", thinking=how.thinking, mark=request.mark)
+        session.tools = tools
     except BaseException:
         await turn.undo()
         raise
     turn.keep_prompt()
-    return conversation.describe()
+    return session.describe()
 
 
 @router.post("/{session_id}/fork", openapi_extra=takes(ForkSession, required=False))
 async def fork_session(
     http: Request, session_id: str, request: Annotated[ForkSession, Depends(body_of(ForkSession, optional=True))]
 ) -> Json:
-    _, loaded, conversation = _find(http, session_id)
+    _, loaded, session = _find(http, session_id)
     ids: list[str | None] = [*request.ids] if request.ids is not None else [None] * request.n
-    forks = await loaded.conversations.fork(http.scope["owner"], conversation, ids)
+    forks = await loaded.sessions.fork(http.scope["owner"], session, ids)
     return {"object": "list", "data": [fork.describe() for fork in forks]}
 
 
@@ -121,10 +112,10 @@ async def fork_session(
 async def rewind_session(
     http: Request, session_id: str, request: Annotated[RewindSession, Depends(body_of(RewindSession))]
 ) -> Json:
-    _, _, conversation = _find(http, session_id)
-    async with conversation.holding():
-        await conversation.rewind(request.to)
-    return conversation.describe()
+    _, _, session = _find(http, session_id)
+    async with session.holding():
+        await session.rewind(request.to)
+    return session.describe()
 
 
 @router.post("/{session_id}/compact", openapi_extra=takes(CompactSession))
@@ -132,25 +123,16 @@ async def compact_session(
     http: Request, session_id: str, request: Annotated[CompactSession, Depends(body_of(CompactSession))]
 ) -> Json:
     """Forget the turns between the first and the last ones. What follows the first is computed again when needed."""
-    service, loaded, conversation = _find(http, session_id)
+    service, loaded, session = _find(http, session_id)
     first, last = request.keep_first, request.keep_last
-    async with conversation.holding():
-        if conversation.kind == "text":
+    async with session.holding():
+        if session.kind == "text":
             raise ApiError(400, "only chat sessions have turns that can be left out")
-        if first + last < len(conversation.turns):
+        if first + last < len(session.turns):
             if last == 0:
-                await conversation.rewind(first)
+                await session.rewind(first)
             else:
-                before, after = conversation.turns[first - 1].tail, conversation.turns[-last - 1].tail
-                closing, skip = await service.on_worker(lambda: _seam(loaded, before, after))
-                await conversation.compact(first, last, closing, skip)
-    return conversation.describe()
-
-
-def _seam(loaded: Loaded, before: tuple[int, ...], after: tuple[int, ...]) -> tuple[list[int], int]:
-    """What a turn that followed one reply needs in order to follow another: both bridges end alike, and differ only in
-    how much of the reply's closing was left to write."""
-    probe = [{"role": "user", "content": ""}]
-    wanted, there = (loaded.processor.bridge(probe, tail).ids for tail in (before, after))
-    extra = len(wanted) - len(there)
-    return wanted[: max(0, extra)], max(0, -extra)
+                before, left = session.turns[first - 1].said, session.turns[-last - 1].said
+                closing, skip = await service.on_worker(lambda: seam(loaded.processor, before, left))
+                await session.compact(first, last, closing, skip)
+    return session.describe()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, IPvAnyNetwork, SecretStr, create_model
 
-from holotron.engine.api import EngineConfig
+from holotron.engine import EngineConfig
 
 if TYPE_CHECKING:
     from holotron.model.processor import Processor

@@ -13,43 +13,41 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
-from holotron.engine.api import EngineStopped, Result, UnknownSession
-from holotron.engine.log import Log
+from holotron.engine import EngineStopped, Result, UnknownSession
 from holotron.errors import HolotronError
-from holotron.server.conversations import Conversation, Conversations, Kind, Turn
+from holotron.model.processor import Prompt
 from holotron.server.errors import ApiError
+from holotron.server.served import Kind, ServedSession, ServedSessions
 from holotron.server.wire import SessionFields
 
 log = logging.getLogger(__name__)
 
 
 @dataclass
-class SessionTurn:
-    """Holds its conversation from `begin` until `commit` or `undo`."""
+class TurnTransaction:
+    """Holds its session from `begin` until `commit` or `undo`."""
 
-    conversations: Conversations
+    sessions: ServedSessions
     owner: str
-    conversation: Conversation
+    session: ServedSession
     made_here: bool  # opened or forked by this very request
     max_marks: int
     has_prompt: bool = False  # added by this request
     over: bool = False
 
-    async def add_prompt(self, content: Log, kind: Kind, *, opens_reasoning: bool, thinking: bool, mark: bool) -> None:
-        start = self.conversation.length
-        turn = Turn(start, start + len(content), opens_reasoning, thinking)
-        await self.conversation.add_prompt(content, turn, kind, mark=mark, max_marks=self.max_marks)
+    async def add_prompt(self, prompt: Prompt | list[int], kind: Kind, *, thinking: bool = False, mark: bool) -> None:
+        await self.session.add_prompt(prompt, kind, thinking=thinking, mark=mark, max_marks=self.max_marks)
         self.has_prompt = True
 
     def commit(self, result: Result) -> None:
         self.over = True
-        self.conversation.replied(result)
-        self.conversation.release()
+        self.session.replied(result)
+        self.session.release()
 
     def keep_prompt(self) -> None:
         """The turn waits for its reply."""
         self.over = True
-        self.conversation.release()
+        self.session.release()
 
     async def undo(self) -> None:
         """The engine was told to cancel before this, and obeys in order."""
@@ -58,64 +56,64 @@ class SessionTurn:
         self.over = True
         try:
             if self.made_here:
-                await self.conversations.close(self.owner, self.conversation)
+                await self.sessions.close(self.owner, self.session)
             elif self.has_prompt:
-                await self.conversation.take_back_prompt()
-            elif self.conversation.awaits_reply:
-                await self.conversation.take_back_reply()
+                await self.session.take_back_prompt()
+            elif self.session.awaits_reply:
+                await self.session.take_back_reply()
         except (UnknownSession, EngineStopped):
             pass  # closed in the meantime, or with everything else
         except HolotronError:
             # What the session holds now is not what its turns say; better gone than wrong.
-            log.exception("session %r cannot be put back and is closed", self.conversation.id)
+            log.exception("session %r cannot be put back and is closed", self.session.id)
             with contextlib.suppress(HolotronError):
-                await self.conversations.close(self.owner, self.conversation)
+                await self.sessions.close(self.owner, self.session)
         finally:
-            self.conversation.release()
+            self.session.release()
 
 
-async def begin(conversations: Conversations, request: SessionFields, owner: str, max_marks: int) -> SessionTurn:
+async def begin(sessions: ServedSessions, request: SessionFields, owner: str, max_marks: int) -> TurnTransaction:
     """Find or make the session a request names, and hold it."""
     if request.session_open:
-        conversation = await conversations.open(owner, request.session_id)
+        session = await sessions.open(owner, request.session_id)
     else:
         assert request.session_id is not None
-        conversation = conversations.get(owner, request.session_id)
+        session = sessions.get(owner, request.session_id)
         if request.fork is not False:
             name = request.fork if isinstance(request.fork, str) else None
-            (conversation,) = await conversations.fork(owner, conversation, [name])
+            (session,) = await sessions.fork(owner, session, [name])
     made_here = request.session_open or request.fork is not False
-    conversation.hold()
-    turn = SessionTurn(conversations, owner, conversation, made_here, max_marks)
+    session.hold()
+    turn = TurnTransaction(sessions, owner, session, made_here, max_marks)
     try:
         if request.rewind is not None:
-            await conversation.rewind(request.rewind)
+            await session.rewind(request.rewind)
     except BaseException:
         await turn.undo()
         raise
     return turn
 
 
-def check_new_messages(conversation: Conversation, messages: list[dict[str, Any]], tools: list[Any] | None) -> None:
+def check_new_messages(session: ServedSession, messages: list[dict[str, Any]], tools: list[Any] | None) -> None:
     """Catch the client that sends its whole history into a session that already has it."""
 
     def refuse(message: str, param: str = "messages") -> None:
         raise ApiError(400, message, param=param)
 
-    if conversation.awaits_reply:
+    if session.awaits_reply:
         if messages:
-            refuse(f"session {conversation.id!r} has a prompt without a reply: send no messages to get one, or rewind")
+            refuse(f"session {session.id!r} has a prompt without a reply: send no messages to get one, or rewind")
         return
     if not messages:
         refuse("messages must hold at least one message: there is nothing to reply to")
-    if not conversation.turns:
+    if not session.turns:
         return
     if messages[0]["role"] in ("system", "developer"):
         refuse(
-            f"session {conversation.id!r} has {len(conversation.turns)} turns already; send only the new messages "
+            f"session {session.id!r} has {len(session.turns)} turns already; send only the new messages "
             "(or rewind: 0 to start over)"
         )
     if any(message["role"] == "assistant" for message in messages):
         refuse("the session remembers its own replies; send only what is new")
-    if tools is not None and tools != conversation.tools:
+    if tools is not None and tools != session.tools:
         refuse("tools belong to the first turn of a session and cannot change later", "tools")

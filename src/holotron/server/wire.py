@@ -1,4 +1,6 @@
-"""What clients may send, as types. Unknown fields are refused: a typo must not silently change a reply.
+"""What clients may send, as types, and what they are told about models.
+
+Unknown fields are refused: a typo must not silently change a reply.
 
 OpenAI's own fields that cannot change what comes out (`user`, `metadata`, ...) are accepted and ignored; those that
 would, and that we do not have (`logit_bias`, penalties, audio, ...), are accepted only when they ask for nothing.
@@ -245,3 +247,40 @@ class CompactSession(Wire):
     keep_last: Annotated[int, Field(ge=0)] = Field(
         default=..., description="turns at the end; those between are forgotten"
     )
+
+
+# ---------------------------------------------------------------------------------------------------------- models
+
+
+class SessionCapabilities(BaseModel):
+    version: int
+    fork: bool
+    rewind: bool
+    compact: bool
+
+
+class ModelCapabilities(BaseModel):
+    sessions: SessionCapabilities
+    images: bool
+    remote_images: bool
+    response_formats: list[str]
+
+
+class ModelObject(BaseModel):
+    """OpenAI's model object. The last three fields are extensions."""
+
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+    max_model_len: int = Field(description="tokens one session may have")
+    capabilities: ModelCapabilities
+    agent: dict[str, Any] | None = Field(
+        default=None,
+        description="what the model wants from whoever drives it as an agent: dialect, frame, history, views, sampling",
+    )
+
+
+class ModelList(BaseModel):
+    object: Literal["list"]
+    data: list[ModelObject]

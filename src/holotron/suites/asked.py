@@ -1,6 +1,6 @@
 """Questions about stored pages, played as tasks: one look, one instruction, one click.
 
-    suite = find_suite("data/synth", "all", "0:5000")          # any folder made by `holotron data`
+    suite = find_suite("data/synth", seeds=range(5000))        # any folder made by `holotron data`
 
 For reinforcement learning of localisation, without a browser. A task's name is how its element is described (text,
 icon, place, order ...), which decides how hard it is; seed n is the n-th question of that kind in the folder, and past
@@ -14,12 +14,32 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from holotron.agent.loop import Limits
 from holotron.data.labels import Box, contains
 from holotron.data.shards import iter_rows
-from holotron.errors import InputError
+from holotron.errors import ConfigError, InputError
+from holotron.suites.base import Suite, SuiteRequest, environments_of, suites
 from holotron.types import Action, Click, Observation, StepResult, Task
 
 ACTIONS = ("click", "answer")  # what makes sense: point at it, or say that it is not there
+
+
+@suites.register("asked")
+def asked(request: SuiteRequest) -> Suite:
+    """One instruction, one click on stored pages: holotron eval FOLDER; needs no browser."""
+    if not request.argument:
+        raise ConfigError("name a folder of pages, as `holotron data synth` makes them")
+    request.view.refuse(("width", "height", "scale", "crop", "format"), "stored pages are shown as they are")
+    folder = Path(request.argument)
+    names = request.choose(sorted(questions(folder)))
+    return Suite(
+        name="asked",
+        tasks=request.tasks_of(str(folder), names),
+        open=environments_of(AskedEnvironment),
+        actions=ACTIONS,
+        limits=Limits(steps=1, seconds=60.0),
+        facts={"pages": folder.name},
+    )
 
 
 class Question(NamedTuple):
@@ -69,7 +89,7 @@ class AskedEnvironment:
     async def step(self, action: Action) -> StepResult:
         assert self._question is not None, "reset it first"
         hit = isinstance(action, Click) and contains(self._question.box, action.x, action.y)
-        return StepResult(self._question.picture, float(hit), True, {"success": hit})
+        return StepResult(self._question.picture, float(hit), True, hit)
 
     async def close(self) -> None:
         pass

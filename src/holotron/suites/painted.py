@@ -18,13 +18,13 @@ from __future__ import annotations
 import asyncio
 import io
 import random
-import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 from PIL import Image
 
+from holotron.agent.loop import Limits
 from holotron.data.canvas import Canvas
 from holotron.data.colours import RGB
 from holotron.data.drawn import Painter
@@ -32,15 +32,17 @@ from holotron.data.labels import Box, contains
 from holotron.data.pages.make import Size
 from holotron.data.samples import make_samples
 from holotron.errors import ConfigError
+from holotron.suites.base import Suite, SuiteRequest, check_name, environments_of, suites
 from holotron.types import Action, Click, Observation, StepResult, Task
+from holotron.view import View
 
 SUITE = "painted"
+VIEW = View(width=160, height=160, scale=2.0, format="png")
 NAMES = ("boxes-1", "boxes-2", "boxes-3", "boxes-4", "boxes-6", "order-2", "order-3", "page")
 COLOURS: dict[str, RGB] = {
     "red": (215, 38, 38), "green": (40, 165, 60), "blue": (45, 85, 220), "yellow": (235, 205, 40),
     "purple": (140, 60, 190), "orange": (240, 140, 30), "black": (20, 20, 20), "cyan": (40, 200, 220),
 }  # fmt: skip
-_NAME = re.compile(r"(boxes|order)-([1-8])")
 _PAGE_SEED = 50_000_000  # of painted pages, apart from those of training recipes
 
 
@@ -49,6 +51,24 @@ class _Screen:
     goal: str
     boxes: tuple[tuple[str, Box], ...]  # what is painted, by colour; of a page nothing
     targets: tuple[Box, ...]  # to be clicked, in this order
+
+
+@suites.register(SUITE)
+def painted(request: SuiteRequest) -> Suite:
+    """Painted screens to click on; needs no browser."""
+    view = request.view.over(VIEW)
+    if view.crop or view.format != "png":
+        raise ConfigError("painted screens are whole and without loss: crop and format cannot be chosen there")
+    names = list(NAMES) if request.tasks == "all" else request.choose(_all_names())
+    size = Size.parse(f"{view.width}x{view.height}@{view.scale:g}")
+    return Suite(
+        name=SUITE,
+        tasks=request.tasks_of(SUITE, names),
+        open=environments_of(lambda: PaintedEnvironment(size)),
+        actions=("click",),
+        limits=Limits(steps=10, seconds=300.0),
+        view=view,
+    )
 
 
 class PaintedEnvironment:
@@ -70,7 +90,7 @@ class PaintedEnvironment:
         return self._screen.targets[min(self._clicked, len(self._screen.targets) - 1)]
 
     async def reset(self, task: Task) -> Observation:
-        check_name(task.name)
+        check_name(task.name, _all_names())
         rng = random.Random(f"holotron painted {task.name} {task.seed}")
         self._clicked, self._page = 0, None
         if task.name == "page":
@@ -97,8 +117,7 @@ class PaintedEnvironment:
         right = contains(targets[self._clicked], action.x, action.y)
         self._clicked += right
         done = not right or self._clicked == len(targets)
-        info = {"success": right} if done else {}
-        return StepResult(await self.observe(), float(done and right), done, info)
+        return StepResult(await self.observe(), float(done and right), done, right if done else None)
 
     async def close(self) -> None:
         pass
@@ -112,9 +131,8 @@ class PaintedEnvironment:
         return canvas.pixels
 
 
-def check_name(name: str) -> None:
-    if name != "page" and not _NAME.fullmatch(name):
-        raise ConfigError(f"there is no painted task {name!r}; there are boxes-1 .. boxes-8, order-1 .. order-8, page")
+def _all_names() -> list[str]:
+    return [*(f"{kind}-{count}" for kind in ("boxes", "order") for count in range(1, 9)), "page"]
 
 
 def _make_boxes(kind: str, count: int, rng: random.Random, size: Size) -> _Screen:

@@ -55,8 +55,7 @@ def export(trainer: Trainer, figures: dict[str, float]) -> Path:
         profile = Profile(
             agent.dialect,
             history=agent.history,
-            miniwob=agent.miniwob,
-            screen=agent.screen,
+            views={suite: part.view() for suite, part in agent.views.items()},
             deltas=agent.tolerance,
         )
         write_profile(folder, profile)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from holotron.agent.coordinates import Frame, Screen, point_to_model
 from holotron.agent.dialects import make_dialect
-from holotron.agent.history import Shown, Turn, View
+from holotron.agent.history import Selection, Shown, Turn
 from holotron.agent.images import Image
 from holotron.data.drawn import Painter
 from holotron.data.fonts import font_files
@@ -88,7 +88,7 @@ class PageSamples:
         picture = Image(b"", "image/png", screen.image)  # stands for the page; its pixels are filled in below
         turn = Turn(0, Observation(b"", "image/png", screen.image, screen.viewport), picture, screen)
         task = Task("pages", question.kind, goal=self._worded(question, screen))
-        messages = self._dialect.messages(task, View((), (Shown(turn, picture),)))
+        messages = self._dialect.messages(task, Selection((), (Shown(turn, picture),)))
         asked: list[dict[str, Any]] = [
             {
                 "role": message.role,

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, V
 
 from holotron.errors import ConfigError
 from holotron.model.processor import Deltas
+from holotron.view import View
 
 NonNegative = Annotated[float, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -231,13 +232,25 @@ class EvalPart(Part):
     suites: tuple[Eval, ...] = ()
 
 
+class ViewPart(Part):
+    """How a suite's screens are shown; see `holotron.view`."""
+
+    width: PositiveInt | None = None
+    height: PositiveInt | None = None
+    scale: PositiveFloat | None = None
+    crop: bool | None = None
+    format: Literal["png", "jpeg"] | None = None
+
+    def view(self) -> View:
+        return View(**self.model_dump())
+
+
 class AgentPart(Part):
     """How the exported policy is to be used; written to its agent.json."""
 
     dialect: str = "compact"
     history: str = "append"
-    miniwob: dict[str, float | bool] = {}  # how it wants to be shown MiniWoB++: scale, crop, png
-    screen: dict[str, PositiveFloat] = {}  # and the web: width, height, scale
+    views: dict[str, ViewPart] = {}  # by suite: how it wants to be shown it
     # Screenshots told as changes to the one before, in episodes and conversations, and so when it is served. A number
     # is the tolerance: 0, the same as true, for pictures without loss; 8 for JPEG.
     deltas: bool | Annotated[int, Field(ge=0, le=255)] = False

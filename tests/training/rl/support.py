@@ -14,7 +14,7 @@ import torch
 from PIL import Image as Pillow
 
 from holotron.agent.dialects import make_dialect
-from holotron.agent.history import Shown, Turn, View
+from holotron.agent.history import Selection, Shown, Turn
 from holotron.agent.profiles import Profile, write_profile
 from holotron.data.pages.make import Size
 from holotron.model.config import (
@@ -76,7 +76,7 @@ def demonstration(processor: Processor, name: str, seed: int) -> Sample:
     observation, task, environment = asyncio.run(look())
     dialect = make_dialect("compact", actions=["click"])
     image, screen = dialect.look(observation)
-    shown = View((), (Shown(Turn(0, observation, image, screen), image),))
+    shown = Selection((), (Shown(Turn(0, observation, image, screen), image),))
     pixels = np.asarray(Pillow.open(io.BytesIO(observation.image)))
     messages = [
         {
@@ -137,12 +137,17 @@ def save(model: Holotron, processor: Processor, folder: Path) -> None:
     write_profile(folder, Profile("compact", history="append"))
 
 
+def view_of(size: str) -> dict[str, Any]:
+    """A recipe's view, from a size such as 160x160@2."""
+    return Size.parse(size).view.to_json()
+
+
 def rl_recipe(source: Path | str, **changes: Any) -> RlRecipe:
     """A recipe for the small policy; `changes` are tables, merged into those here."""
     table: dict[str, Any] = {
         "name": "test",
         "model": {"source": str(source)},
-        "tasks": {"suite": "painted", "names": ["boxes-1"], "size": SIZE, "steps": 3},
+        "tasks": {"suite": "painted", "names": ["boxes-1"], "view": view_of(SIZE), "steps": 3},
         "agent": {"max_tokens": 32},
         "rollouts": {"sessions": 16, "group": 8, "queue": 8},
         "engine": {"kv_tokens": 8192, "state_rows": 64},

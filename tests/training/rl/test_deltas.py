@@ -24,7 +24,7 @@ from holotron.training.rl.record import Rollout, Turn, play_of
 from holotron.training.rl.successes import Successes
 from holotron.training.rl.weights import Probe, disagreement
 from holotron.types import Click, Outcome, Task
-from tests.training.rl.support import rl_recipe
+from tests.training.rl.support import rl_recipe, view_of
 from tests.training.support import small_config
 
 CONFIG = small_config(tile=128)  # 16 rows
@@ -55,11 +55,11 @@ async def watch(policy: RolloutPolicy) -> list[int]:
 
 
 def test_a_policy_with_deltas_is_recorded_learnt_and_probed_as_served(start: Path, tmp_path: Path):
-    recipe = rl_recipe(start, tasks={"names": ["order-4"], "size": "64x64@2"})
+    recipe = rl_recipe(start, tasks={"names": ["order-4"], "view": view_of("64x64@2")})
     model, processor = load_model(start, device="cpu")
     learner = Learner(model)
     with Engine(model, processor, EngineConfig()) as engine:
-        player = Player(recipe, engine, open_suite(recipe.tasks))
+        player = Player(recipe, engine, open_suite(recipe))
         policy = player.member(player.trunk(), 0, 0)
         log = asyncio.run(watch(policy))
         (turns,) = policy.logs

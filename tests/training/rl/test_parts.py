@@ -309,12 +309,12 @@ def test_recipes_are_checked(changes: dict, says: str):
 def test_episodes_that_end_together_are_all_recorded_once(tmp_path):
     """More of them than a shard holds, from several threads, and each reported twice as after a resume."""
     from holotron.rollouts.store import RunReader
-    from holotron.suites.base import painted_suite
+    from holotron.suites.base import find_suite
     from holotron.training.recipe import make_recipe
     from holotron.training.rl.recorder import Recorder
 
     table = {"name": "x", "model": {"source": "tiny"}, "schedule": {"steps": 1}, "rollouts": {"record_every": 2}}
-    recorder = Recorder(tmp_path / "run", make_recipe(table, "the recipe", RlRecipe), painted_suite())
+    recorder = Recorder(tmp_path / "run", make_recipe(table, "the recipe", RlRecipe), find_suite("painted"))
     episodes = [
         (Trajectory(f"e{n}", Task("painted", "boxes-1", seed=n), (), Outcome.FAILURE), Drawn(n, "boxes-1", n))
         for n in range(300)

@@ -39,7 +39,7 @@ from holotron.training.rl.tasks import TaskSampler
 from holotron.training.rl.trainer import RlTrainer
 from holotron.training.rl.weights import disagreement
 from holotron.types import Action, Observation, Outcome, StepResult, Task
-from tests.training.rl.support import SIZE, rl_recipe, untrained
+from tests.training.rl.support import SIZE, rl_recipe, untrained, view_of
 
 
 @pytest.fixture(scope="module")
@@ -87,10 +87,10 @@ def test_engine_and_trainer_agree_in_sixteen_bits(agent: dict[str, Any]):
 def check_parity(
     source: Path | str, agent: dict[str, Any], device: str, dtype: torch.dtype, limit: float, size: str = SIZE
 ) -> float:
-    recipe = rl_recipe(source, agent={"max_tokens": 24, **agent}, tasks={"names": ["order-3"], "size": size})
+    recipe = rl_recipe(source, agent={"max_tokens": 24, **agent}, tasks={"names": ["order-3"], "view": view_of(size)})
     model, processor = load_model(source, device=device, dtype=dtype)
     with Engine(model, processor, EngineConfig()) as engine:
-        policy, logs = asyncio.run(some_turns(Player(recipe, engine, open_suite(recipe.tasks)), 4, size=size))
+        policy, logs = asyncio.run(some_turns(Player(recipe, engine, open_suite(recipe)), 4, size=size))
         compile = engine.compile
     (turns,) = policy.logs
     assert len(turns) == 4
@@ -115,7 +115,7 @@ def test_a_history_that_is_rewritten_makes_several_sequences(start: Path):
     recipe = rl_recipe(start, agent={"history": "window:1"}, tasks={"names": ["order-3"]})
     model, processor = load_model(start, device="cpu")
     with Engine(model, processor, EngineConfig()) as engine:
-        player = Player(recipe, engine, open_suite(recipe.tasks))
+        player = Player(recipe, engine, open_suite(recipe))
 
         async def play() -> RolloutPolicy:
             environment = PaintedEnvironment(Size.parse(SIZE))
@@ -145,7 +145,7 @@ class Setting:
     def __init__(self, recipe: RlRecipe, folder: Path, make: Callable[[], Environment] | None = None) -> None:
         model, processor = load_model(recipe.model.source, device="cpu")
         self.engine = Engine(model, processor, EngineConfig(max_running=17))
-        suite: Suite = open_suite(recipe.tasks)
+        suite: Suite = open_suite(recipe)
         if make is not None:
             suite = replace(suite, open=lambda sessions: FreshEnvironments(make))
         self.counts = Counts()
@@ -218,7 +218,7 @@ def test_rollouts_go_on_while_nobody_takes(start: Path, tmp_path: Path):
 def test_stored_pages_are_played_and_others_judge(start: Path, tmp_path: Path):
     for n in range(2):
         store_drawn(tmp_path / str(n), Painter(sizes=(Size.parse("160x160@1"),)), seed=n, pages=8)
-    theirs = find_suite(str(tmp_path / "1"), "all", "0:1").tasks
+    theirs = find_suite(str(tmp_path / "1")).tasks
     recipe = rl_recipe(
         start,
         tasks={"suite": str(tmp_path / "0"), "names": "all", "steps": 1},
@@ -336,7 +336,7 @@ def test_episodes_that_no_pass_can_hold_are_counted_and_left_out(start: Path, tm
 def test_a_suite_that_cannot_judge_is_refused(start: Path, tmp_path: Path):
     class Mute(PaintedEnvironment):
         async def step(self, action: Action) -> StepResult:
-            return replace(await super().step(action), done=True, info={"success": None})
+            return replace(await super().step(action), done=True, success=None)
 
     recipe = rl_recipe(start, agent={"constrained": True}, rollouts={"sessions": 2, "group": 2})
     with (
@@ -353,7 +353,12 @@ def test_it_plays_miniwob_in_a_real_browser(start: Path, tmp_path: Path):
     pytest.importorskip("miniwob")
     recipe = rl_recipe(
         start,
-        tasks={"suite": "miniwob", "names": ["click-test", "focus-text"], "scale": 1.0, "steps": 2},
+        tasks={
+            "suite": "miniwob",
+            "names": ["click-test", "focus-text"],
+            "view": {"scale": 1.0, "crop": True},
+            "steps": 2,
+        },
         agent={"constrained": True},
         rollouts={"sessions": 3, "group": 3},
     )

@@ -1,4 +1,5 @@
-"""The languages of models: one file each, one registry."""
+"""The languages of models: one file each, found by name, or as `module:Class`. Other packages offer theirs through
+entry points (`holotron.dialects`)."""
 
 from __future__ import annotations
 
@@ -6,16 +7,15 @@ from collections.abc import Sequence
 
 from holotron.agent.coordinates import Frame
 from holotron.agent.dialects.base import Dialect, Output
-from holotron.agent.dialects.compact import CompactDialect
-from holotron.agent.dialects.holotron import HolotronDialect
-from holotron.agent.dialects.surfer import SurferDialect
-from holotron.agent.dialects.tools import ToolsDialect
 from holotron.agent.images import Resize
 from holotron.errors import ConfigError
+from holotron.registry import Registry
 
-DIALECTS: dict[str, type[Dialect]] = {
-    dialect.name: dialect for dialect in (HolotronDialect, SurferDialect, ToolsDialect, CompactDialect)
-}
+dialects: Registry[type[Dialect]] = Registry(
+    "dialect",
+    "holotron.dialects",
+    {name: f"holotron.agent.dialects.{name}" for name in ("holotron", "surfer", "tools", "compact")},
+)
 
 
 def make_dialect(
@@ -26,13 +26,11 @@ def make_dialect(
     resize: Resize | None = None,
 ) -> Dialect:
     """A dialect by name; its frame can be overridden, because checkpoints of one family differ."""
-    if name not in DIALECTS:
-        raise ConfigError(f"unknown dialect {name!r}; there are: {', '.join(DIALECTS)}")
     try:
         chosen = Frame(frame) if frame else None
     except ValueError:
         raise ConfigError(f"unknown coordinate frame {frame!r}; there are: {', '.join(Frame)}") from None
-    return DIALECTS[name](frame=chosen, actions=actions, resize=resize)
+    return dialects.get(name)(frame=chosen, actions=actions, resize=resize)
 
 
-__all__ = ["DIALECTS", "Dialect", "Output", "make_dialect"]
+__all__ = ["Dialect", "Output", "dialects", "make_dialect"]

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 from holotron.actions import ACTIONS, ANSWER_ONLY, InvalidAction, check_action_names, split_reasoning
 from holotron.agent.coordinates import Frame, Screen, action_to_model, action_to_page
-from holotron.agent.history import Shown, Turn, View
+from holotron.agent.history import Selection, Shown, Turn
 from holotron.agent.images import Image, Resize, prepare
 from holotron.agent.messages import Message, Part
 from holotron.errors import ConfigError, InputError
@@ -84,7 +84,7 @@ class Dialect(ABC):
         return image, Screen(image.size, observation.viewport)
 
     @abstractmethod
-    def messages(self, task: Task, view: View) -> list[Message]:
+    def messages(self, task: Task, view: Selection) -> list[Message]:
         """The whole request that shows `view` to the model."""
 
     # ------------------------------------------------------------------------------------------------------ writing
@@ -131,7 +131,7 @@ class Dialect(ABC):
 class ChatDialect(Dialect):
     """A dialect whose requests are a conversation: system prompt, then turn and reply in alternation."""
 
-    def messages(self, task: Task, view: View) -> list[Message]:
+    def messages(self, task: Task, view: Selection) -> list[Message]:
         result = []
         if system := self.system(task, view.shown[0].turn.screen):
             result.append(Message("system", (system,)))
@@ -148,7 +148,7 @@ class ChatDialect(Dialect):
         """The system prompt; empty for none."""
 
     @abstractmethod
-    def ask(self, task: Task, view: View, shown: Shown, before: Turn | None) -> list[Message]:
+    def ask(self, task: Task, view: Selection, shown: Shown, before: Turn | None) -> list[Message]:
         """The message (or messages) that show one turn to the model. `before` is the turn that went before it."""
 
     def replied(self, turn: Turn) -> Message:

@@ -25,8 +25,9 @@ from typing import ClassVar
 
 from holotron.actions import InvalidAction, action_from_json
 from holotron.agent.coordinates import Frame, Screen
+from holotron.agent.dialects import dialects
 from holotron.agent.dialects.base import ANSWER_NOW, ChatDialect, Output, picture
-from holotron.agent.history import Shown, Turn, View
+from holotron.agent.history import Selection, Shown, Turn
 from holotron.agent.messages import Message, Part
 from holotron.errors import InputError
 from holotron.types import (
@@ -103,6 +104,7 @@ _LINES = {
 }
 
 
+@dialects.register("compact")
 class CompactDialect(ChatDialect):
     name: ClassVar[str] = "compact"
     default_frame: ClassVar[Frame] = Frame.CELLS
@@ -112,7 +114,7 @@ class CompactDialect(ChatDialect):
     def system(self, task: Task, screen: Screen) -> str:
         return ""
 
-    def ask(self, task: Task, view: View, shown: Shown, before: Turn | None) -> list[Message]:
+    def ask(self, task: Task, view: Selection, shown: Shown, before: Turn | None) -> list[Message]:
         parts: list[Part] = []
         if shown is view.shown[0]:
             parts.append(task.goal + "\n")

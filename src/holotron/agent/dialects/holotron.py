@@ -21,8 +21,9 @@ from holotron.actions import (
     union_schema,
 )
 from holotron.agent.coordinates import Frame, Screen, frame_schema, frame_sentence
+from holotron.agent.dialects import dialects
 from holotron.agent.dialects.base import ANSWER_NOW, PAGE_IS_DATA, ChatDialect, Output, picture, place, today
-from holotron.agent.history import Shown, Turn, View
+from holotron.agent.history import Selection, Shown, Turn
 from holotron.agent.messages import Message, Part
 from holotron.types import Action, Task
 
@@ -49,6 +50,7 @@ Reply with one JSON object and nothing else. It must follow this schema:
 </output_format>"""
 
 
+@dialects.register("holotron")
 class HolotronDialect(ChatDialect):
     name: ClassVar[str] = "holotron"
     default_frame: ClassVar[Frame] = Frame.THOUSAND
@@ -62,7 +64,7 @@ class HolotronDialect(ChatDialect):
         )
         return f"{prompt}\n{date}" if (date := today(task)) else prompt
 
-    def ask(self, task: Task, view: View, shown: Shown, before: Turn | None) -> list[Message]:
+    def ask(self, task: Task, view: Selection, shown: Shown, before: Turn | None) -> list[Message]:
         turn = shown.turn
         parts: list[Part] = []
         if shown is view.shown[0]:

@@ -21,8 +21,9 @@ from holotron.actions import (
 )
 from holotron.agent.coordinates import Frame, Screen, action_to_model, frame_schema, frame_sentence
 from holotron.agent.describe import describe
+from holotron.agent.dialects import dialects
 from holotron.agent.dialects.base import ANSWER_NOW, PAGE_IS_DATA, Dialect, Output, place, today
-from holotron.agent.history import Turn, View
+from holotron.agent.history import Selection, Turn
 from holotron.agent.images import QWEN25, Resize
 from holotron.agent.messages import Message
 from holotron.errors import InputError
@@ -60,6 +61,7 @@ _THEIRS: dict[str, tuple[str, tuple[str, ...]]] = {
 _OURS = {theirs: ours for ours, (theirs, _) in _THEIRS.items()} | {"write_element_abs": "write"}
 
 
+@dialects.register("surfer")
 class SurferDialect(Dialect):
     name: ClassVar[str] = "surfer"
     default_frame: ClassVar[Frame] = Frame.PIXELS
@@ -74,7 +76,7 @@ class SurferDialect(Dialect):
         )
         return f"{prompt}\n{date}" if (date := today(task)) else prompt
 
-    def messages(self, task: Task, view: View) -> list[Message]:
+    def messages(self, task: Task, view: Selection) -> list[Message]:
         last = view.shown[-1].turn
         system = Message("system", (self.system(task, last.screen),))
         past = [turn for turn in (*view.folded, *(item.turn for item in view.shown)) if turn.reply is not None]

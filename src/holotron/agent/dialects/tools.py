@@ -19,8 +19,9 @@ from holotron.actions import (
     action_to_json,
 )
 from holotron.agent.coordinates import Frame, Screen, frame_schema, frame_sentence
+from holotron.agent.dialects import dialects
 from holotron.agent.dialects.base import ANSWER_NOW, PAGE_IS_DATA, ChatDialect, Output, picture, place, today
-from holotron.agent.history import Shown, Turn, View
+from holotron.agent.history import Selection, Shown, Turn
 from holotron.agent.messages import Message, Part, ToolCall
 from holotron.types import Action, Task
 
@@ -59,6 +60,7 @@ def read_call(text: str) -> tuple[str, str, dict[str, Any]]:
         raise InvalidAction(f"the tool call is malformed ({error}); call one tool with JSON arguments") from None
 
 
+@dialects.register("tools")
 class ToolsDialect(ChatDialect):
     name: ClassVar[str] = "tools"
     default_frame: ClassVar[Frame] = Frame.THOUSAND
@@ -67,7 +69,7 @@ class ToolsDialect(ChatDialect):
         prompt = _SYSTEM.format(frame=frame_sentence(self.frame, screen), data=PAGE_IS_DATA)
         return f"{prompt}\n{date}" if (date := today(task)) else prompt
 
-    def ask(self, task: Task, view: View, shown: Shown, before: Turn | None) -> list[Message]:
+    def ask(self, task: Task, view: Selection, shown: Shown, before: Turn | None) -> list[Message]:
         turn = shown.turn
         messages: list[Message] = []
         parts: list[Part] = []

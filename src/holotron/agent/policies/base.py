@@ -39,8 +39,9 @@ class Policy(Protocol):
         """Everything needed to run it again, and no secret: it goes into manifests."""
         ...
 
-    async def start(self, task: Task, environment: Environment) -> PolicySession:
-        """Begin an episode. Only scripted teachers look at `environment`; models have their eyes."""
+    async def start(self, task: Task, environment: Environment | None = None) -> PolicySession:
+        """Begin an episode. Only scripted teachers look at `environment`; models have their eyes, and may be asked
+        about a picture that belongs to no environment."""
         ...
 
     async def close(self) -> None: ...

@@ -54,7 +54,9 @@ class Conversation:
 
 
 def new_messages(known: Sequence[Message], messages: Sequence[Message]) -> Sequence[Message] | None:
-    """The tail of `messages` that a session which holds `known` has not seen; None if history was rewritten."""
-    if len(known) >= len(messages) or list(messages[: len(known)]) != list(known):
+    """What a session that holds `known` and its own reply to that has not seen of `messages`; None if the history was
+    rewritten, so that the session cannot be continued."""
+    own = len(known)  # where the session's reply stands; it holds the very tokens that were sampled
+    if list(messages[:own]) != list(known) or len(messages) < own + 2 or messages[own].role != "assistant":
         return None
-    return messages[len(known) :]
+    return messages[own + 1 :]

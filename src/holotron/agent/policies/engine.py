@@ -18,14 +18,15 @@ from holotron.agent.history import History
 from holotron.agent.images import Image
 from holotron.agent.messages import Message, count_images, to_openai
 from holotron.agent.policies.conversation import Conversation, new_messages
-from holotron.engine.api import EngineStopped, Grammar, Overloaded, Result, SamplingParams
+from holotron.agent.policies.registry import MAX_TOKENS, PolicyRequest, local_profile, policies
+from holotron.engine import EngineStopped, Grammar, Overloaded, Result, SamplingParams
 from holotron.envs.base import Environment
 from holotron.errors import ConfigError, InputError, PolicyError
+from holotron.model.processor import Transcript
 from holotron.types import Completion, Task
 
 if TYPE_CHECKING:
-    from holotron.engine.aio import AsyncSession
-    from holotron.engine.engine import Engine
+    from holotron.engine import AsyncSession, Engine
     from holotron.model.processor import Deltas, Processor, Prompt
 
 T = TypeVar("T")
@@ -88,7 +89,8 @@ class EnginePolicy:
         tools = list(output.tools) or None
         sampling = replace(self.sampling, temperature=temperature, seed=seed)
         try:
-            prompt = await aio.on_worker(lambda: processor.render([_plain(m) for m in messages], tools, self.thinking))
+            plain = [_plain(message) for message in messages]
+            prompt = await aio.on_worker(lambda: Transcript().next(processor, plain, tools, self.thinking))
             grammar = _grammar(output, prompt, self.thinking) if self.constrained else None
             started = await _patiently(lambda: aio.complete(prompt, sampling, grammar=grammar, n=n))
             results = [await generation for generation in started]
@@ -97,7 +99,7 @@ class EnginePolicy:
         images = count_images(messages)
         return [_completion(result, prompt.opens_reasoning, output, images) for result in results]
 
-    async def start(self, task: Task, environment: Environment) -> Conversation:
+    async def start(self, task: Task, environment: Environment | None = None) -> Conversation:
         return Conversation(task, self._dialect, self._history, self.chat())
 
     def chat(self) -> EngineChat:
@@ -109,6 +111,43 @@ class EnginePolicy:
     async def close(self) -> None:
         if self._owns_engine:
             await asyncio.to_thread(self.engine.close)
+
+
+MOST_IMAGES = 64  # in one request of ours; the history policy is what keeps them few
+
+
+@policies.register("engine")
+async def make_engine_policy(request: PolicyRequest) -> EnginePolicy:
+    """A model in an engine of this process."""
+    return await asyncio.to_thread(_load, request)
+
+
+def _load(request: PolicyRequest) -> EnginePolicy:
+    from holotron.engine import Engine
+    from holotron.model.loading import load_model
+    from holotron.model.processor import Deltas
+
+    model, processor = load_model(request.argument, device=request.device)
+    profile = request.wishes(local_profile(request.argument))
+    processor.limits = replace(processor.limits, max_images=MOST_IMAGES, max_tiles=MOST_IMAGES * 13)
+    return EnginePolicy(
+        Engine(model, processor),
+        profile.make_dialect(request.actions),
+        profile.make_history(),
+        name=request.argument,
+        sampling=SamplingParams(
+            max_tokens=profile.max_tokens or MAX_TOKENS,
+            temperature=profile.temperature or 0.0,
+            top_p=1.0 if profile.top_p is None else profile.top_p,
+            top_k=processor.sampling.top_k or 0,
+            min_p=processor.sampling.min_p or 0.0,
+            seed=request.seed,
+        ),
+        constrained=request.constrained,
+        thinking=processor.template.thinks_by_default if profile.thinking is None else profile.thinking,
+        deltas=None if profile.deltas is None else Deltas(profile.deltas),
+        owns_engine=True,
+    )
 
 
 class EngineChat:
@@ -131,10 +170,9 @@ class EngineChat:
         self.constrained = constrained
         self.thinking = thinking
         self.deltas = deltas
-        self._seen = deltas  # with the screen that the session's log ends with
         self._session: AsyncSession | None = None
         self._known: list[Message] = []  # in the session's log, which goes on with the last reply
-        self._last: tuple[int, ...] = ()  # the last reply's tokens
+        self._said = Transcript(deltas=deltas)  # the same as tokens
 
     async def complete(self, messages: Sequence[Message], output: Output) -> Completion:
         try:
@@ -143,8 +181,7 @@ class EngineChat:
             result = await self._generate(session, grammar)
         except (InputError, EngineStopped) as error:
             raise PolicyError(f"the engine refused: {error}") from error
-        self._known, self._last = list(messages), result.tokens
-        self._seen = self._seen.after(prompt) if self._seen is not None else None
+        self._known, self._said = list(messages), self._said.asked(prompt).replied(result.tokens)
         self.heard(prompt, result, grammar)
         return _completion(result, prompt.opens_reasoning, output, images)
 
@@ -168,24 +205,22 @@ class EngineChat:
 
     async def _continue(self, messages: Sequence[Message], output: Output) -> tuple[AsyncSession, Prompt, int]:
         """The session to go on with, what is new at the end of its log, and how many images that holds."""
-        tools = list(output.tools) or None
-        fresh = new_messages(self._known, messages)
-        if self._session is not None and fresh is not None and fresh[0].role == "assistant" and len(fresh) > 1:
-            new = fresh[1:]  # our own reply is in the log already, as the very tokens that were sampled
-            prompt = await self._on_worker(
-                lambda: self._processor.bridge(
-                    [_plain(m) for m in new], self._last, tools, self.thinking, deltas=self._seen
-                )
-            )
+        new = new_messages(self._known, messages) if self._session is not None else None
+        if new is not None and self._session is not None:
+            prompt = await self._next(new, output)
             await self._session.append(prompt)
             return self._session, prompt, count_images(new)
         await self.close()
-        self._seen = self.deltas
-        prompt = await self._on_worker(
-            lambda: self._processor.render([_plain(m) for m in messages], tools, self.thinking, deltas=self.deltas)
-        )
+        self._said = Transcript(deltas=self.deltas)
+        prompt = await self._next(messages, output)
         self._session = await self.begin(prompt)
         return self._session, prompt, count_images(messages)
+
+    async def _next(self, messages: Sequence[Message], output: Output) -> Prompt:
+        tools, said = list(output.tools) or None, self._said
+        return await self.engine.aio.on_worker(
+            lambda: said.next(self._processor, [_plain(m) for m in messages], tools, self.thinking)
+        )
 
     async def _generate(self, session: AsyncSession, grammar: Grammar | None) -> Result:
         generation = await _patiently(lambda: session.generate(self.sampling, grammar=grammar))
@@ -194,9 +229,6 @@ class EngineChat:
         except asyncio.CancelledError:
             generation.cancel()
             raise
-
-    async def _on_worker(self, work: Callable[[], T]) -> T:
-        return await self.engine.aio.on_worker(work)
 
 
 async def _patiently(call: Callable[[], Awaitable[T]]) -> T:

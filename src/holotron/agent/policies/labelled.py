@@ -32,7 +32,7 @@ class LabelledPolicy:
     def describe(self) -> dict[str, Any]:
         return {**self._learner.describe(), "teacher": self._teacher.describe()}
 
-    async def start(self, task: Task, environment: Environment) -> LabelledSession:
+    async def start(self, task: Task, environment: Environment | None = None) -> LabelledSession:
         teacher = await self._teacher.start(task, environment)
         return LabelledSession(await self._learner.start(task, environment), teacher)
 

@@ -24,6 +24,8 @@ from holotron.agent.dialects.tools import write_calls
 from holotron.agent.history import History
 from holotron.agent.messages import Message, count_images, to_openai
 from holotron.agent.policies.conversation import Conversation, new_messages
+from holotron.agent.policies.registry import MAX_TOKENS, PolicyRequest, policies
+from holotron.agent.profiles import Profile, profile_for
 from holotron.envs.base import Environment
 from holotron.errors import CapacityError, ConfigError, MissingDependency, PolicyError
 from holotron.types import Completion, Task
@@ -104,7 +106,7 @@ class OpenAIPolicy:
     def dialect(self) -> Dialect:
         return self._dialect
 
-    async def start(self, task: Task, environment: Environment) -> Conversation:
+    async def start(self, task: Task, environment: Environment | None = None) -> Conversation:
         abilities = await self.abilities()
         chat = _SessionChat(self) if self._sessions and abilities.sessions else _PlainChat(self)
         return Conversation(task, self._dialect, self._history, chat)
@@ -251,10 +253,10 @@ class _SessionChat:
         self._known: list[Message] = []
 
     async def complete(self, messages: Sequence[Message], output: Output) -> Completion:
-        fresh = new_messages(self._known, messages)
-        if self._id is not None and fresh is not None and fresh[0].role == "assistant" and len(fresh) > 1:
-            try:  # the first is the server's own reply
-                return await self._say(messages, fresh[1:], output, {"session_id": self._id, "rewind": self._turns})
+        new = new_messages(self._known, messages)
+        if self._id is not None and new is not None:
+            try:
+                return await self._say(messages, new, output, {"session_id": self._id, "rewind": self._turns})
             except SessionLost:
                 self._id = None
         await self.close()
@@ -330,14 +332,61 @@ def _completion(response: Any, images: int, seconds: float) -> Completion:
     )
 
 
-async def served_models(base_url: str) -> list[str]:
-    """The names a server goes by, for people who did not say which."""
+async def served_models(base_url: str) -> dict[str, Any]:
+    """The models of a server by name, each with what its card says of it as an agent (None where it says nothing)."""
     client = _client(base_url, 30.0, 1)
     import openai
 
     try:
-        return [model.id async for model in client.models.list()]
+        return {model.id: getattr(model, "agent", None) async for model in client.models.list()}
     except openai.OpenAIError as error:
         raise PolicyError(f"cannot list the models of {without_credentials(base_url)}: {error}") from None
     finally:
         await client.close()
+
+
+async def choose_model(base_url: str, model: str | None) -> tuple[str, Profile]:
+    """Which model is meant, and what it declares: the server's word, else what its name is known for."""
+    if model is not None:
+        try:
+            cards = await served_models(base_url)
+        except PolicyError:  # some servers list nothing; the name was given, so we go on without
+            cards = {}
+        return model, _declared(base_url, model, cards.get(model))
+    cards = await served_models(base_url)
+    if len(cards) != 1:
+        raise ConfigError(
+            f"{without_credentials(base_url)} serves {len(cards)} models; say which with --model: "
+            f"{', '.join(list(cards)[:10])}"
+        )
+    [(name, card)] = cards.items()
+    return name, _declared(base_url, name, card)
+
+
+def _declared(base_url: str, model: str, card: Any) -> Profile:
+    if card is None:
+        return profile_for(model)
+    try:
+        return Profile.from_json(card)
+    except (TypeError, ConfigError) as error:
+        raise ConfigError(f"what {without_credentials(base_url)} says of {model} as an agent: {error}") from None
+
+
+async def served_profile(base_url: str, model: str | None) -> Profile:
+    return (await choose_model(base_url, model))[1]
+
+
+@policies.register("openai")
+async def make_remote_policy(request: PolicyRequest) -> OpenAIPolicy:
+    model, declared = await choose_model(request.argument, request.model)
+    profile = request.wishes(declared)
+    reason = {"chat_template_kwargs": {"enable_thinking": profile.thinking}}
+    return OpenAIPolicy(
+        request.argument,
+        model,
+        profile.make_dialect(request.actions),
+        profile.make_history(),
+        sampling=Sampling(profile.temperature, profile.top_p, profile.max_tokens or MAX_TOKENS, request.seed),
+        structured=request.constrained,
+        extra_body=None if profile.thinking is None else reason,
+    )

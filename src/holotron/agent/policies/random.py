@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from holotron.actions import check_action_names
+from holotron.agent.policies.registry import PolicyRequest, policies
 from holotron.envs.base import Environment
+from holotron.errors import ConfigError
 from holotron.types import (
     Action,
     Answer,
@@ -42,11 +44,19 @@ class RandomPolicy:
     def describe(self) -> dict[str, Any]:
         return {"policy": "random", "seed": self._seed, "actions": list(self._actions)}
 
-    async def start(self, task: Task, environment: Environment) -> _Session:
+    async def start(self, task: Task, environment: Environment | None = None) -> _Session:
         return _Session(random.Random(f"{self._seed}/{task.id}"), self._actions, task.goal)
 
     async def close(self) -> None:
         pass
+
+
+@policies.register("random")
+def make_random(request: PolicyRequest) -> RandomPolicy:
+    if request.argument and not request.argument.isdigit():
+        raise ConfigError(f"policy {request.spec!r}: write random:SEED with a whole number")
+    actions = [name for name in DEFAULT_ACTIONS if name in request.actions]
+    return RandomPolicy(int(request.argument or 0), actions)
 
 
 class _Session:

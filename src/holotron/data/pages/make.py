@@ -21,6 +21,7 @@ from holotron.data.pages.kit import Kit
 from holotron.data.pages.style import THEMES, body_classes, draw_style, stylesheet
 from holotron.data.pages.words import draw_words
 from holotron.errors import ConfigError
+from holotron.view import View
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,10 @@ class Size:
         if not (64 <= size.width <= 4096 and 64 <= size.height <= 4096 and 0.5 <= size.scale <= 4):
             raise ConfigError(f"{text!r}: pages are 64 to 4096 CSS pixels a side, at scales from 0.5 to 4")
         return size
+
+    @property
+    def view(self) -> View:
+        return View(width=self.width, height=self.height, scale=self.scale)
 
     def __str__(self) -> str:
         return f"{self.width}x{self.height}@{self.scale:g}"

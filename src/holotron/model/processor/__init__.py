@@ -5,6 +5,7 @@ processor = Processor.from_folder("Holotron-12B")
 prompt = processor.render([{"role": "user", "content": [{"type": "image", "image": png}, {"type": "text", ...}]}])
 """
 
+from holotron.model.processor.continuation import Transcript
 from holotron.model.processor.deltas import Deltas, Run, Screen
 from holotron.model.processor.images import ImageLimits, TiledImage, decode_image, normalise, tile_keys, to_tiles
 from holotron.model.processor.processor import Processor, Prompt, PromptImage, PromptLimits
@@ -32,6 +33,7 @@ __all__ = [
     "TiledImage",
     "Tokenizer",
     "ToolCall",
+    "Transcript",
     "byte_tokenizer",
     "decode_image",
     "image_tokens",

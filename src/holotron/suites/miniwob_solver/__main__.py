@@ -17,7 +17,7 @@ def main() -> None:
     parser.add_argument("--tasks", default="all", help="comma-separated names, or all")
     parser.add_argument("--seeds", default="0:20", help="first:end")
     parser.add_argument("--sessions", type=int, default=4)
-    parser.add_argument("--crop-instruction", action="store_true", help="without the instruction bar")
+    parser.add_argument("--crop", action="store_true", help="without the instruction bar")
     parser.add_argument("--out", type=Path, help=f"a Markdown file; what follows {MARK} in it is replaced")
     options = parser.parse_args()
 
@@ -28,7 +28,7 @@ def main() -> None:
             names,
             seeds,
             sessions=options.sessions,
-            crop_instruction=options.crop_instruction,
+            crop=options.crop,
             on_task=lambda result: print(_line(result), flush=True),
         )
     )

@@ -70,14 +70,14 @@ async def measure(
     seeds: Iterable[int],
     *,
     sessions: int = 4,
-    crop_instruction: bool = False,
+    crop: bool = False,
     on_task: Callable[[TaskResult], None] = lambda result: None,
 ) -> list[TaskResult]:
     """Run every solvable task of `names` on every seed; results in the order of `names`."""
     seeds = list(seeds)
     results = {name: TaskResult(name) for name in names}
     waiting = [name for name in names if name in SOLVERS]
-    pool = MiniWobPool(sessions=sessions, browsers=1, scale=1, crop_instruction=crop_instruction)
+    pool = MiniWobPool(sessions=sessions, browsers=1, scale=1, crop=crop)
 
     async def work() -> None:
         environment = await pool.acquire()

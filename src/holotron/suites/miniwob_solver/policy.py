@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from holotron.agent.policies.base import GaveUp
 from holotron.envs.base import Environment
-from holotron.errors import InputError, PolicyError
+from holotron.errors import ConfigError, InputError, PolicyError
 from holotron.suites.miniwob_solver.page import Evaluates, read_page
 from holotron.suites.miniwob_solver.registry import Memory, solve, solver_for
 from holotron.types import Answer, Completion, Observation, Reply, Task
@@ -22,7 +22,9 @@ class SolverPolicy:
     def describe(self) -> dict[str, Any]:
         return {"policy": self.name}
 
-    async def start(self, task: Task, environment: Environment) -> SolverSession:
+    async def start(self, task: Task, environment: Environment | None = None) -> SolverSession:
+        if environment is None:
+            raise ConfigError("the scripted solver reads the page: it cannot answer about a picture alone")
         return SolverSession(environment)
 
     async def close(self) -> None:

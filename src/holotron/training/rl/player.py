@@ -4,7 +4,6 @@ evaluation. The only part of a rollout that knows both."""
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from torch import Tensor
@@ -12,39 +11,38 @@ from torch import Tensor
 from holotron.agent.loop import Limits
 from holotron.agent.policies.base import Policy
 from holotron.agent.policies.engine import EnginePolicy
-from holotron.agent.profiles import Profile, profile_for
+from holotron.agent.policies.registry import local_profile
+from holotron.agent.profiles import Profile
 from holotron.engine.api import SamplingParams
 from holotron.engine.engine import Engine
 from holotron.envs.base import EnvironmentPool
-from holotron.model.loading import resolve
 from holotron.model.processor import Deltas
-from holotron.suites.base import Suite, find_suite
+from holotron.suites.base import Suite, find_suite, parse_seeds
 from holotron.training.rl.policy import RolloutPolicy, Trunk
-from holotron.training.rl.recipe import AgentPart, RlRecipe, TaskPart
+from holotron.training.rl.recipe import AgentPart, RlRecipe
 from holotron.training.rl.record import Play, Rollout, play_of
 from holotron.types import Outcome, Task, Trajectory
 
 
-def open_suite(part: TaskPart, names: str | tuple[str, ...] | None = None, seeds: str = "0:1") -> Suite:
-    """The suite a recipe names. One seed of each task is enough: seeds are drawn as groups are."""
-    wanted = part.names if names is None else names
-    joined = wanted if isinstance(wanted, str) else ",".join(wanted)
-    options: dict[str, Any] = {}
-    if part.suite == "miniwob":
-        options = {
-            "scale": part.scale,
-            "crop_instruction": part.crop_instruction,
-            "image_format": part.image_format,
-        }
-    elif part.suite == "painted":
-        options = {"size": part.size}
-    return find_suite(part.suite, joined, seeds, **options).limited(part.steps, part.seconds)
+def open_suite(
+    recipe: RlRecipe, *, suite: str | None = None, names: str | tuple[str, ...] | None = None, seeds: str = "0:1"
+) -> Suite:
+    """The suite a recipe names, as its policy wants to be shown it. One seed of each task is enough: seeds are drawn as
+    groups are."""
+    part = recipe.tasks
+    found = find_suite(
+        suite or part.suite,
+        tasks=part.names if names is None else names,
+        seeds=parse_seeds(seeds),
+        view=part.view.view(),
+        declared=profile_of(recipe.model.source, recipe.agent).views,
+    )
+    return found.limited(part.steps, part.seconds)
 
 
 def profile_of(source: str, wishes: AgentPart) -> Profile:
     """What a checkpoint speaks, with the recipe's wishes on top."""
-    found = resolve(source)
-    known = profile_for(source, found if isinstance(found, Path) else None)
+    known = local_profile(source)
     return known.with_wishes(dialect=wishes.dialect, frame=wishes.frame, history=wishes.history)
 
 

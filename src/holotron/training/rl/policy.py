@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from holotron.agent.policies.engine import EngineChat, EnginePolicy
-from holotron.engine.api import Grammar, Result, SamplingParams
+from holotron.engine import Grammar, Result, SamplingParams
 from holotron.training.rl.record import Turn
 
 if TYPE_CHECKING:
-    from holotron.engine.aio import AsyncSession
-    from holotron.engine.engine import Engine
+    from holotron.engine import AsyncSession, Engine
     from holotron.model.processor import Prompt
 
 
@@ -39,9 +38,9 @@ class Trunk:
     async def begin(self, chat: EngineChat, prompt: Prompt) -> AsyncSession | None:
         """A fork whose log is this prompt; None if the group began with something else."""
         async with self._turn:
-            if self._session is None or self._version != self._engine.core.version:
+            if self._session is None or self._version != self._engine.version:
                 await self.close()
-                self._prompt, self._version = prompt, self._engine.core.version
+                self._prompt, self._version = prompt, self._engine.version
                 self._session = await chat.open(prompt)
                 await self._session.prefill()
             assert self._prompt is not None

@@ -18,19 +18,17 @@ from holotron.training.recipe import (
     SavePart,
     SchedulePart,
     Share,
+    ViewPart,
 )
 
 
 class TaskPart(Part):
     """What is played. A task is a name and a seed; difficulty is estimated by name, seeds are drawn anew each time."""
 
-    suite: str = "miniwob"  # or, without a browser, "painted", or a folder of pages with questions
+    suite: str = "miniwob"  # as for `holotron eval`; without a browser: "painted", or a folder of pages with questions
     names: str | tuple[str, ...] = "all"
     seeds: str = "0:100000"
-    scale: PositiveFloat = 2.0  # MiniWoB++: pixels drawn per CSS pixel
-    crop_instruction: bool = True  # MiniWoB++: without the instruction bar
-    image_format: Literal["jpeg", "png"] = "jpeg"
-    size: str = "160x160@2"  # painted: CSS pixels and scale
+    view: ViewPart = ViewPart()  # how it is shown; what is left open is the checkpoint's, then the suite's own
     steps: PositiveInt | None = None  # of an episode; None: the suite's own limit
     seconds: PositiveFloat | None = None
     band: tuple[Share, Share] = (0.1, 0.9)  # tasks whose success is within it are drawn most

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from torch import Tensor
 
-from holotron.engine.api import Grammar, Result
-from holotron.engine.grammar import Matcher
+from holotron.engine import Grammar, Matcher, Result
 from holotron.model.processor import Prompt, PromptImage
 from holotron.training.samples import rows_shown
 from holotron.types import Outcome, Task

@@ -17,7 +17,7 @@ from holotron.types import Trajectory
 class Recorder:
     def __init__(self, folder: Path, recipe: RlRecipe, suite: Suite) -> None:
         policy = {"policy": "engine", "recipe": recipe.name, "agent": recipe.agent.model_dump()}
-        manifest = describe_run("rl", policy=policy, limits=suite.limits.describe(), environment=suite.describe)
+        manifest = describe_run("rl", policy=policy, limits=suite.limits.describe(), environment=suite.describe())
         self._every = recipe.rollouts.record_every
         self._lock = threading.Lock()  # episodes end on several threads at once; a run has one writer
         self._writer = RunWriter(folder, manifest)

@@ -66,7 +66,7 @@ class RlTrainer:
         self.recipe = recipe
         self.out = out
         self._on_step = on_step
-        suite = open_suite(recipe.tasks)
+        suite = open_suite(recipe)
         where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.learner, self.processor = _load(recipe, where)
         self.start = deepcopy(self.learner) if recipe.objective.kl and recipe.lora is None else None
@@ -200,9 +200,8 @@ class RlTrainer:
         part = self.recipe.evaluate
         if part.every_steps is None:
             return {}
-        suite = part.suite or self.recipe.tasks.suite
-        asked = self.recipe.tasks.model_copy(update={"suite": suite})
-        tasks: list[Task] = list(open_suite(asked, part.names, part.seeds).tasks)
+        suite = open_suite(self.recipe, suite=part.suite, names=part.names, seeds=part.seeds)
+        tasks: list[Task] = list(suite.tasks)
         scores = self.rollouts.evaluate(tasks)
         means = {name: sum(wins) / len(wins) for name, wins in sorted(scores.items())}
         figures = {f"success/{name}": mean for name, mean in means.items()}

@@ -18,10 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from holotron.engine.api import Result, SamplingParams
-from holotron.engine.engine import Engine
-from holotron.engine.generation import Generation
-from holotron.engine.session import Session
+from holotron.engine import Engine, Generation, OnUpdate, Result, SamplingParams, Session
 from holotron.model.processor import Prompt, PromptImage, Run
 from holotron.training import lora
 from holotron.training.learner import Learner
@@ -45,11 +42,11 @@ def learnt_tensors(learner: Learner, adapters: LoraPart | None) -> dict[str, Ten
     return lora.merged(adapted, adapters)
 
 
-def publish(learner: Learner, adapters: LoraPart | None, engine: Engine, policy: str) -> int:
+def publish(learner: Learner, adapters: LoraPart | None, engine: Engine, on_update: OnUpdate) -> int:
     """Give the engine the trainer's weights; its new version."""
     tensors = learnt_tensors(learner, adapters)
     _wait(learner)  # the engine may copy on another stream
-    version = engine.update_weights(tensors, "refresh" if policy == "refresh" else "keep")
+    version = engine.update_weights(tensors, on_update)
     _wait(learner)  # and must have read them before the next step writes
     return version
 
@@ -80,7 +77,7 @@ class Probe:
         sampling = SamplingParams(
             max_tokens=PROBE_TOKENS, temperature=temperature, seed=len(prompt.ids), policy_logprobs=True
         )
-        return Probe(session, prompt, engine.core.version, session.generate(sampling))
+        return Probe(session, prompt, engine.version, session.generate(sampling))
 
     def finish(self) -> Result | None:
         """What came of it; None if other weights had a part in it."""

@@ -1,4 +1,4 @@
-"""From a request's fields to what the engine and the processor take."""
+"""From a request's fields to the parameters that the engine and the processor take."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from holotron.engine.api import SamplingParams
+from holotron.engine import SamplingParams
 from holotron.server.errors import ApiError
 from holotron.server.settings import ReplySettings
 from holotron.server.wire import ChatRequest, CompletionRequest, GenerationFields, Message, Tool
@@ -54,7 +54,7 @@ def choices_of(request: GenerationFields, limit: int, prompts: int = 1) -> int:
 
 @dataclass(frozen=True)
 class Rendering:
-    """How messages are to be written: the arguments of `Processor.render` and `bridge` but the messages."""
+    """How messages are to be written: the arguments of `Transcript.next` but the messages."""
 
     thinking: bool
     variables: dict[str, Any]

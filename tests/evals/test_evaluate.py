@@ -7,22 +7,26 @@ import json
 
 import pytest
 
-from holotron.agent.loop import Limits
-from holotron.agent.policies.choice import PolicyChoice, miniwob_view, web_screen
 from holotron.agent.policies.random import RandomPolicy
+from holotron.agent.policies.registry import local_profile
 from holotron.errors import ConfigError
-from holotron.evals.miniwob import evaluate
+from holotron.evals.evaluate import evaluate
 from holotron.evals.report import write_report
 from holotron.rollouts.runner import Settings
-from holotron.suites.base import miniwob_suite, parse_seeds, web_suite
+from holotron.suites.base import Suite, find_suite, parse_seeds
 from holotron.suites.miniwob_solver import SolverPolicy
 from holotron.types import Task
+from holotron.view import View
 
 pytestmark = pytest.mark.browser
 
 
+def miniwob(tasks: str, seeds: range, scale: float = 1) -> Suite:
+    return find_suite("miniwob", tasks=tasks, seeds=seeds, view=View(scale=scale))
+
+
 def test_the_solver_scores_and_chance_does_not(tmp_path):
-    suite = miniwob_suite("click-test,click-button,enter-text", range(100, 103), scale=2)
+    suite = miniwob("click-test,click-button,enter-text", range(100, 103), scale=2)
     seen = []
     result = asyncio.run(
         evaluate(SolverPolicy(), suite, tmp_path / "a", settings=Settings(sessions=4), on_progress=seen.append)
@@ -40,7 +44,7 @@ def test_the_solver_scores_and_chance_does_not(tmp_path):
     assert data["seeds"] == [100, 101, 102]
     config = data["manifest"]["config"]
     assert config["policy"]["policy"] == "miniwob-solver"
-    assert config["environment"]["scale"] == 2
+    assert config["environment"]["view"] == {"scale": 2, "crop": False, "format": "jpeg"}
     assert "Chromium" in config["environment"]["browser"]
     assert config["limits"]["steps"] == 20
     assert {"miniwob", "playwright"} <= set(data["manifest"]["packages"])
@@ -54,7 +58,7 @@ def test_the_solver_scores_and_chance_does_not(tmp_path):
     chance = asyncio.run(
         evaluate(
             RandomPolicy(),
-            miniwob_suite("enter-text", range(3), scale=1, limits=Limits(steps=2)),
+            miniwob("enter-text", range(3)).limited(steps=2),
             tmp_path / "b",
         )
     )
@@ -62,9 +66,9 @@ def test_the_solver_scores_and_chance_does_not(tmp_path):
 
 
 def test_suites_are_checked():
-    assert len(miniwob_suite("all", range(2)).tasks) == 250
-    with pytest.raises(ConfigError, match="no MiniWoB\\+\\+ task 'click-tset'"):
-        miniwob_suite("click-tset", range(1))
+    assert len(miniwob("all", range(2)).tasks) == 250
+    with pytest.raises(ConfigError, match="no task 'click-tset'"):
+        miniwob("click-tset", range(1))
     assert parse_seeds("3:5") == range(3, 5)
     assert parse_seeds("7") == range(7, 8)
     for bad in ("", "a:b", "5:5", "5:3", "-1:4", "1:2:3"):
@@ -75,25 +79,34 @@ def test_suites_are_checked():
 def test_web_tasks_come_from_a_file(tmp_path):
     path = tmp_path / "tasks.jsonl"
     path.write_text('{"url": "http://a.example", "goal": "Find it"}\n\n{"url": "http://b", "goal": "g", "name": "n"}\n')
-    assert web_suite(path).tasks == (
+    assert find_suite(str(path)).tasks == (
         Task("web", "1", "Find it", start_url="http://a.example"),
         Task("web", "n", "g", start_url="http://b"),
     )
-    assert web_suite(path).limits.answer_when_over
+    assert find_suite(str(path)).limits.answer_when_over
     path.write_text('{"url": "http://a"}\n')
     with pytest.raises(ConfigError, match="line 1"):
-        web_suite(path)
+        find_suite(str(path))
     path.write_text("")
     with pytest.raises(ConfigError, match="no tasks"):
-        web_suite(path)
+        find_suite(str(path))
     with pytest.raises(ConfigError, match="cannot read"):
-        web_suite(tmp_path / "missing.jsonl")
+        find_suite(str(tmp_path / "missing.jsonl"))
 
 
-def test_a_model_says_how_it_wants_to_be_shown_things_and_the_user_has_the_last_word():
-    mini, other = PolicyChoice("holotron-mini"), PolicyChoice("random")
-    assert web_screen(mini, None, None, None) == (320, 320, 2.0)
-    assert web_screen(mini, 640, None, None) == (640, 320, 2.0)
-    assert web_screen(other, None, None, None) == (1280, 720, 1.0)
-    assert miniwob_view(mini, None, None, None) == {"scale": 2.0, "crop_instruction": True, "image_format": "png"}
-    assert miniwob_view(mini, 3.0, False, None) == {"scale": 3.0, "crop_instruction": False, "image_format": "png"}
+def test_a_model_says_how_it_wants_to_be_shown_things_and_the_user_has_the_last_word(tmp_path):
+    path = tmp_path / "tasks.jsonl"
+    path.write_text('{"url": "http://a.example", "goal": "Find it"}\n')
+    declared = local_profile("holotron-mini").views
+
+    def web(view: View = View(), declared=declared) -> View:
+        return find_suite(str(path), view=view, declared=declared).view
+
+    assert web() == View(320, 320, 2.0, format="jpeg")
+    assert web(View(width=640)) == View(640, 320, 2.0, format="jpeg")
+    assert web(declared={}) == View(1280, 720, 1.0, format="jpeg")
+    assert find_suite("miniwob", declared=declared).view == View(scale=2.0, crop=True, format="png")
+    wish = View(scale=3.0, crop=False)
+    assert find_suite("miniwob", view=wish, declared=declared).view == View(scale=3.0, crop=False, format="png")
+    with pytest.raises(ConfigError, match="width cannot be chosen"):
+        find_suite("miniwob", view=View(width=100))

@@ -1,4 +1,4 @@
-"""An iteration under way: what the device computes and what will be done with it when it is there."""
+"""An iteration in flight: what the device computes and what will be done with it when it is there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holotron.engine.sequence import Request
 from holotron.kernels.layout import upload
 
 
-class Flight:
+class Iteration:
     def __init__(self, pieces: list[Piece], version: int, repeat: Repeat | None = None) -> None:
         self.pieces = pieces
         self.repeat = repeat  # it is this once more
@@ -46,8 +46,8 @@ class Flight:
             return vectors
         return vectors[upload([np.array(rows)], vectors.device)[0]]
 
-    def mark(self) -> None:
-        """All that belongs to this iteration is launched."""
+    def launched(self) -> None:
+        """All that belongs to it has been given to the device."""
         if self.draw is None and self.hidden_SD is not None and self.hidden_SD.is_cuda:
             self._event = torch.cuda.Event()
             self._event.record()

@@ -1,6 +1,7 @@
-"""MiniWoB++ as a benchmark: one call, one number, and everything needed to get that number again.
+"""A suite as a benchmark: one call, one number, and everything needed to get that number again.
 
-    result = await evaluate(policy, miniwob_suite("all", range(200_000, 200_020)), Path("runs/eval"))
+    async with opened(PolicyRequest("holotron-mini"), "miniwob", seeds=range(200_000, 200_020)) as (policy, suite):
+        result = await evaluate(policy, suite, Path("runs/eval"))
     result.scores.mean_success
 
 The mean is over tasks. Episodes that the browser spoiled are tried again, and if they stay spoiled they are reported
@@ -10,16 +11,18 @@ the same settings resumes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from holotron.agent.events import Listener
 from holotron.agent.policies.base import Policy
 from holotron.evals.statistics import Scoreboard, scoreboard
 from holotron.rollouts.progress import Progress
-from holotron.rollouts.runner import Settings, rollout
+from holotron.rollouts.runner import Settings
 from holotron.rollouts.store import RunReader
+from holotron.rollouts.suite import play
 from holotron.suites.base import Suite
 from holotron.types import Trajectory
 
@@ -57,24 +60,19 @@ async def evaluate(
     settings: Settings = Settings(),
     on_progress: Callable[[Progress], None] | None = None,
     on_episode: Callable[[Trajectory], None] | None = None,
+    listeners: Sequence[Listener] = (),
 ) -> Evaluation:
     """Play the suite with this policy and score it."""
-    pool = suite.open(settings.sessions)
-    try:
-        progress = await rollout(
-            suite.tasks,
-            policy,
-            pool,
-            out,
-            settings=settings,
-            limits=suite.limits,
-            environment=suite.describe,
-            kind=f"eval {suite.name}",
-            on_progress=on_progress,
-            on_episode=on_episode,
-        )
-    finally:
-        await pool.close()
+    progress = await play(
+        suite,
+        policy,
+        out,
+        settings=settings,
+        kind=f"eval {suite.name}",
+        on_progress=on_progress,
+        on_episode=on_episode,
+        listeners=listeners,
+    )
     reader = RunReader(out)
     wanted = {task.id for task in suite.tasks}
     rows = [row for row in reader.episodes() if row["id"] in wanted]

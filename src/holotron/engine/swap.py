@@ -1,4 +1,4 @@
-"""Host memory for blocks that had to leave the device: pinned, so that copies run beside the host's work.
+"""Swap space: host memory for blocks that had to leave the device. Pinned, so that copies run beside the host's work.
 
 Pinning takes time (half a second per gigabyte), and torch's own pinned memory comes in powers of two: a block of 9 MB
 would take 16. So memory is taken in slabs of many blocks, when it is first needed, and kept for the next ones.
@@ -18,7 +18,7 @@ ALIGN = 256
 Stored = tuple[Tensor, ...]
 
 
-class Shelf:
+class SwapSpace:
     def __init__(self, tensors: Sequence[Tensor]) -> None:
         """Places for one slot of each of these tensors."""
         self._like = [(tensor.shape[1:], tensor.dtype) for tensor in tensors]

@@ -31,7 +31,7 @@ class ScriptedPolicy:
     def describe(self) -> dict[str, Any]:
         return {"policy": "scripted", "script": self._name}
 
-    async def start(self, task: Task, environment: Environment) -> _Session:
+    async def start(self, task: Task, environment: Environment | None = None) -> _Session:
         return _Session(self._script, environment)
 
     async def close(self) -> None:
@@ -39,7 +39,7 @@ class ScriptedPolicy:
 
 
 class _Session:
-    def __init__(self, script: Script, environment: Environment) -> None:
+    def __init__(self, script: Script, environment: Environment | None) -> None:
         self._script = script
         self._environment = environment
         self._step = 0

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import torch
 
-from holotron.engine.shelf import SLAB_BLOCKS, Shelf
+from holotron.engine.swap import SLAB_BLOCKS, SwapSpace
 
 
 def test_places_do_not_overlap_and_come_back() -> None:
     like = [torch.zeros(4, 3, 5), torch.zeros(4, 7, dtype=torch.bfloat16), torch.zeros(4, 0)]
-    shelf = Shelf(like)
-    taken = [shelf.take() for _ in range(SLAB_BLOCKS + 3)]  # more than one slab
+    swap = SwapSpace(like)
+    taken = [swap.take() for _ in range(SLAB_BLOCKS + 3)]  # more than one slab
     for n, parts in enumerate(taken):
         assert [(part.shape, part.dtype) for part in parts] == [(one.shape[1:], one.dtype) for one in like]
         for part in parts:
@@ -18,5 +18,5 @@ def test_places_do_not_overlap_and_come_back() -> None:
     assert all(bool((part == n).all()) for n, parts in enumerate(taken) for part in parts)
     addresses = {parts[0].data_ptr() for parts in taken}
     for parts in taken:
-        shelf.give(parts)
-    assert {shelf.take()[0].data_ptr() for _ in range(2 * SLAB_BLOCKS)} >= addresses
+        swap.give(parts)
+    assert {swap.take()[0].data_ptr() for _ in range(2 * SLAB_BLOCKS)} >= addresses

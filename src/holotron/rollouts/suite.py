@@ -1,0 +1,84 @@
+"""A policy and a suite that fit each other, and the playing of one by the other.
+
+    async with opened(PolicyRequest("http://localhost:8000/v1"), "miniwob", seeds=range(20)) as (policy, suite):
+        await play(suite, policy, Path("runs/x"), settings=Settings(sessions=8))
+
+What the model declares of itself (`agent.json`, or a server's `/v1/models`) decides how the suite is shown to it, so
+the same weights see the same pictures in this process and behind an address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from holotron.agent.events import Listener
+from holotron.agent.policies.base import Policy
+from holotron.agent.policies.labelled import LabelledPolicy
+from holotron.agent.policies.registry import PolicyRequest, declared_profile, make_policy
+from holotron.rollouts.progress import Progress
+from holotron.rollouts.runner import Settings, rollout
+from holotron.suites.base import Suite, find_suite
+from holotron.types import Trajectory
+from holotron.view import View
+
+
+@asynccontextmanager
+async def opened(
+    request: PolicyRequest,
+    spec: str,
+    *,
+    tasks: str | Sequence[str] = "all",
+    seeds: range = range(1),
+    view: View = View(),
+    steps: int | None = None,
+    seconds: float | None = None,
+    label: PolicyRequest | None = None,
+) -> AsyncIterator[tuple[Policy, Suite]]:
+    """The suite as this policy wants to be shown it, and the policy with the suite's actions. `label` is a second
+    policy that says at every step what it would have done."""
+    declared = await declared_profile(request)
+    suite = find_suite(spec, tasks=tasks, seeds=seeds, view=view, declared=declared.views).limited(steps, seconds)
+    policy = await make_policy(replace(request, actions=suite.actions, solver=suite.solver))
+    try:
+        if label is not None:
+            teacher = await make_policy(replace(label, actions=suite.actions, solver=suite.solver))
+            policy = LabelledPolicy(policy, teacher)
+        yield policy, suite
+    finally:
+        await policy.close()
+
+
+async def play(
+    suite: Suite,
+    policy: Policy,
+    out: Path,
+    *,
+    settings: Settings = Settings(),
+    repeats: int = 1,
+    kind: str = "rollout",
+    on_progress: Callable[[Progress], None] | None = None,
+    on_episode: Callable[[Trajectory], None] | None = None,
+    listeners: Sequence[Listener] = (),
+) -> Progress:
+    """Play all tasks of the suite and record them in `out`, or go on with what is there."""
+    pool = suite.open(settings.sessions)
+    try:
+        return await rollout(
+            suite.tasks,
+            policy,
+            pool,
+            out,
+            settings=settings,
+            limits=suite.limits,
+            repeats=repeats,
+            environment=suite.describe(),
+            kind=kind,
+            on_progress=on_progress,
+            on_episode=on_episode,
+            listeners=listeners,
+        )
+    finally:
+        await pool.close()
