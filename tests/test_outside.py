@@ -59,6 +59,7 @@ name = "halves"
 source = "start"
 [tasks]
 suite = "halves.py:halves"
+learn_from = "reward"
 [agent]
 max_tokens = 24
 constrained = true

@@ -46,6 +46,7 @@ def test_exit_codes_are_stable() -> None:
         "EnvironmentFault": 6,
         "PolicyError": 7,
         "MissingDependency": 8,
+        "StorageError": 9,
     }
     assert {name: getattr(errors, name).exit_code for name in expected} == expected
 

@@ -57,3 +57,9 @@ class MissingDependency(HolotronError):
     @classmethod
     def extra(cls, package: str, extra: str) -> MissingDependency:
         return cls(f"{package} is not installed. Install it with: pip install 'holotron[{extra}]'")
+
+
+class StorageError(HolotronError):
+    """The file system refused: full, read-only, forbidden, failing. What was stored before is unharmed."""
+
+    exit_code = 9

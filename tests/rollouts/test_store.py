@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from holotron.errors import ConfigError, InputError
-from holotron.rollouts.journal import segment_path
 from holotron.rollouts.store import RunReader, RunWriter
+from holotron.storage.journal import segment_path
 from holotron.types import (
     Answer,
     Click,

@@ -7,14 +7,12 @@ A checkpoint says so itself in a file `agent.json` beside its weights; a server 
 
 `views` is by suite: how the model was shown it in training, and wants to be shown it again. `"deltas": 0` asks for
 screenshots told as changes. For the published families, which do not carry that file, the name decides
-(`model/families`). Whatever the user says wins over both; what nobody says, the checkpoint's `generation_config.json`
-and chat template do.
+(`model/families`). Whatever the user says wins over both.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -24,15 +22,9 @@ from holotron.agent.dialects import Dialect, make_dialect
 from holotron.agent.history import History, parse_history
 from holotron.errors import ConfigError
 from holotron.model.families import agent_defaults
-from holotron.model.hf_json import read_json
-from holotron.model.processor import SamplingDefaults
 from holotron.view import View
 
 FILE = "agent.json"
-
-
-def _number(value: Any, least: float = 0.0, most: float = math.inf) -> bool:
-    return value is None or (type(value) in (int, float) and least <= value <= most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +34,22 @@ class Profile:
     history: str = "window:3"
     views: Mapping[str, View] = field(default_factory=dict)  # by suite
     deltas: int | None = None  # tolerance of screenshot deltas, for a model trained with them; None: off
-    # None: as whoever runs the model has it.
+    # None: what the checkpoint's generation_config.json and chat template say.
     temperature: float | None = None
     top_p: float | None = None
     max_tokens: int | None = None  # of one reply, its reasoning included
     thinking: bool | None = None  # whether it reasons before it replies
 
     def __post_init__(self) -> None:
-        if not (self.deltas is None or (type(self.deltas) is int and 0 <= self.deltas <= 255)):
-            raise ConfigError(f"deltas is a tolerance from 0 to 255, or absent; found {self.deltas!r}")
-        if not _number(self.temperature) or not _number(self.top_p, 1e-9, 1.0):
-            raise ConfigError("temperature is at least 0, top_p between 0 and 1")
-        if not (self.max_tokens is None or (type(self.max_tokens) is int and self.max_tokens > 0)):
-            raise ConfigError(f"max_tokens is a positive whole number, or absent; found {self.max_tokens!r}")
-        if self.thinking is not None and type(self.thinking) is not bool:
-            raise ConfigError(f"thinking is true or false, or absent; found {self.thinking!r}")
+        for name, good, what in (
+            ("deltas", lambda d: type(d) is int and 0 <= d <= 255, "a tolerance from 0 to 255"),
+            ("temperature", lambda t: type(t) in (int, float) and t >= 0, "a number from 0 on"),
+            ("top_p", lambda p: type(p) in (int, float) and 0 < p <= 1, "a number above 0 and at most 1"),
+            ("max_tokens", lambda n: type(n) is int and n > 0, "a positive whole number"),
+            ("thinking", lambda b: type(b) is bool, "true or false"),
+        ):
+            if (value := getattr(self, name)) is not None and not good(value):
+                raise ConfigError(f"{name} is {what}, or absent; found {value!r}")
         self.make_dialect()
         self.make_history()
 
@@ -111,21 +104,14 @@ def _renamed(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def profile_for(name: str, folder: Path | None = None) -> Profile:
-    """What the model says of itself, else what its family is known to speak, else the most common contract. How a
-    model in a folder is sampled is known in the end: as its publishers do, else greedily."""
-    if folder is None:
-        # Behind a URL, of a family that nobody here knows: greedily, or two runs would differ for no reason.
-        return _by_name(name) if agent_defaults(name) is not None else Profile(temperature=0.0)
-    said = read_profile(folder / FILE) if (folder / FILE).is_file() else _by_name(name)
-    file = folder / "generation_config.json"
-    own = SamplingDefaults.from_hf(read_json(file) if file.is_file() else {})
-    sampled = next(value for value in (said.temperature, own.temperature, 0.0) if value is not None)
-    return replace(said, temperature=sampled, top_p=own.top_p if said.top_p is None else said.top_p)
-
-
-def _by_name(name: str) -> Profile:
+    """What the model says of itself, else what its family is known to speak, else the most common contract."""
+    if folder is not None and (folder / FILE).is_file():
+        return read_profile(folder / FILE)
     known = agent_defaults(name)
-    said = () if known is None else ("dialect", "frame", "history", "temperature", "top_p", "max_tokens", "thinking")
+    if known is None:
+        # Of a model behind a URL nothing else is known: greedy, as agents mostly are.
+        return Profile(temperature=0.0) if folder is None else Profile()
+    said = ("dialect", "frame", "history", "temperature", "top_p", "max_tokens", "thinking")
     return Profile(**{field: getattr(known, field) for field in said})
 
 

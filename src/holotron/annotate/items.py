@@ -18,7 +18,8 @@ from PIL import Image
 
 from holotron.agent.describe import describe
 from holotron.errors import ConfigError, InputError
-from holotron.rollouts.store import MANIFEST, RunReader
+from holotron.rollouts.store import RunReader
+from holotron.storage.manifest import MANIFEST
 from holotron.types import Observation, Trajectory
 
 Kind = Literal["point", "box", "caption", "judgement"]

@@ -7,12 +7,11 @@
       broken.json                pictures that could not be read, with the reason
       review.html                to look at them
 
-A label is on record when `add` returns. Journal and manifest are those of the trajectory store.
+A label is on record when `add` returns. Journal, shards and manifest are those of `holotron.storage`.
 """
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,15 +19,13 @@ from typing import Any
 
 from holotron.annotate.agreement import Value
 from holotron.annotate.items import Item
-from holotron.data.shards import arrow
 from holotron.errors import InputError
-from holotron.rollouts.journal import Segment, read_segment, segment_path, segments
-from holotron.rollouts.store import agree, lock_folder
-from holotron.storage.files import replace_file, replace_json, sweep_temporaries
+from holotron.storage.files import exists, read_file, replace_json
+from holotron.storage.store import ShardedStore, read_records
+from holotron.storage.tables import Row, Table, Tables, arrow
 
 FOLDER = "labels"
 BROKEN = "broken.json"
-Row = dict[str, Any]
 
 
 def schema() -> Any:
@@ -55,41 +52,30 @@ def make_row(item: Item, viewport: tuple[int, int], label: Value | None, **more:
     return row
 
 
+TABLES = Tables(1, Table(FOLDER, schema))
+
+
 class LabelWriter:
     """Creates a folder of labels, or takes up one that was interrupted."""
 
     def __init__(self, folder: Path, config: Mapping[str, Any], *, shard_rows: int = 512) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
-        self._shard_rows = shard_rows
-        self._lock = lock_folder(folder)
-        try:
-            agree(folder, {"kind": "annotate", "config": dict(config)})
-            (folder / FOLDER).mkdir(exist_ok=True)
-            sweep_temporaries(folder / FOLDER)
-            self._recover()
-            self.done = {row["id"] for row in iter_labels(folder, ["id"])}
-        except BaseException:
-            self._lock.close()
-            raise
-        self._segment: Segment | None = None
+        manifest = {"kind": "annotate", "config": dict(config)}
+        self._store = ShardedStore(folder, TABLES, manifest, shard_records=shard_rows, summary=lambda row: None)
+
+    @property
+    def done(self) -> Mapping[str, None]:
+        """What is labelled already, by id."""
+        return self._store.finished
 
     def add(self, row: Row) -> None:
-        if row["id"] in self.done:
-            raise InputError(f"{row['id']} is already labelled in {self.folder}")
-        if self._segment is None:
-            self._segment = Segment(self.folder, self._next_number())
-        self._segment.append(row, [])
-        self.done.add(row["id"])
-        if len(self._segment.episodes) >= self._shard_rows:
-            self._flush()
+        self._store.append(row)
 
     def broken(self, found: Mapping[str, str]) -> None:
         replace_json(self.folder / BROKEN, dict(found))
 
     def close(self) -> None:
-        self._flush()
-        self._lock.close()
+        self._store.close()
 
     def __enter__(self) -> LabelWriter:
         return self
@@ -97,46 +83,16 @@ class LabelWriter:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _flush(self) -> None:
-        segment, self._segment = self._segment, None
-        if segment is not None:
-            segment.close()
-            self._commit(segment.number, [row for row, _ in segment.episodes])
 
-    def _commit(self, number: int, rows: list[Row]) -> None:
-        if rows:
-            pa = arrow()
-            out = io.BytesIO()
-            pa.parquet.write_table(pa.Table.from_pylist(rows, schema()), out, compression="zstd")
-            replace_file(_shard(self.folder, number), out.getvalue(), durable=True)
-        segment_path(self.folder, number).unlink()
-
-    def _recover(self) -> None:
-        for number in segments(self.folder):
-            if _shard(self.folder, number).exists():  # killed between moving the shard in and removing the segment
-                segment_path(self.folder, number).unlink()
-            else:
-                self._commit(number, [row for row, _ in read_segment(self.folder, number)])
-
-    def _next_number(self) -> int:
-        there = [int(path.stem) for path in (self.folder / FOLDER).glob("*.parquet")]
-        return max([-1, *there, *segments(self.folder)]) + 1
-
-
-def _shard(folder: Path, number: int) -> Path:
-    return folder / FOLDER / f"{number:06d}.parquet"
-
-
-def iter_labels(folder: Path, columns: list[str] | None = None) -> Iterator[Row]:
+def iter_labels(folder: Path) -> Iterator[Row]:
     """Rows of a folder that `holotron data annotate` made, in the order they were made."""
-    if not (folder / FOLDER).is_dir():
+    if not exists(folder / FOLDER):
         raise InputError(f"{folder} holds no labels: there is no folder {FOLDER}/ in it")
-    for path in sorted((folder / FOLDER).glob("*.parquet")):
-        yield from arrow().parquet.read_table(path, columns=columns).to_pylist()
+    return (row for row, _ in read_records(folder, TABLES))
 
 
 def read_broken(folder: Path) -> dict[str, str]:
     try:
-        return dict(json.loads((folder / BROKEN).read_text()))
+        return dict(json.loads(read_file(folder / BROKEN)))
     except FileNotFoundError:
         return {}

@@ -40,7 +40,7 @@ _POLICY_OPTIONS: dict[str, tuple[Any, Any]] = {  # name -> (annotation, default)
         Annotated[str | None, _option(help="append, epoch:TURNS,KEEP or window:IMAGES.", default="model's")],
         None,
     ),
-    "temperature": (Annotated[float | None, _option(help="Of the sampling.", default="model's", min=0.0)], None),
+    "temperature": (Annotated[float | None, _option(help="Of the sampling.", default="model's, or 0", min=0.0)], None),
     "max_tokens": (
         Annotated[int | None, _option(help="Tokens of one reply, at most.", default="model's, or 1024", min=1)],
         None,

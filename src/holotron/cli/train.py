@@ -82,10 +82,11 @@ def rl(
         changes.append(f"schedule.minutes={minutes}")
     wanted = read_recipe(recipe, changes, RlRecipe)
     if dry_run:
-        from holotron.training.rl.player import open_suite
+        from holotron.training.rl.player import open_suites
 
+        suite, _ = open_suites(wanted)
         print(wanted.model_dump_json(indent=2))
-        names = sorted({task.name for task in open_suite(wanted).tasks})
+        names = sorted({task.name for task in suite.tasks})
         print(f"{len(names)} tasks: {' '.join(names)}")
         return
 

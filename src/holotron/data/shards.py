@@ -21,23 +21,14 @@ import numpy as np
 from PIL import Image
 
 from holotron.data.labels import Element, Page, Sample, Text, elements_from_json, elements_to_json
-from holotron.errors import InputError, MissingDependency
-from holotron.storage.files import replace_file
+from holotron.errors import InputError
+from holotron.storage import shards
+from holotron.storage.files import exists
+from holotron.storage.tables import Row, Table, Tables, arrow
 
+FORMAT = 1
 FOLDER = "pages"
-Row = dict[str, Any]
-
-
 _STORED = ("kind", "by", "instruction", "box", "answer", "point")  # of a sample
-
-
-def arrow() -> Any:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise MissingDependency.extra("pyarrow", "train") from None
-    return pyarrow
 
 
 def schema() -> Any:
@@ -51,6 +42,9 @@ def schema() -> Any:
         "characters": text, "boxes": pa.list_(real), "lines": pa.list_(whole), "origin": text, "goal": text,
         "step": whole, "steps": whole, "action": text, "samples": pa.list_(sample),
     })  # fmt: skip
+
+
+TABLES = Tables(FORMAT, Table(FOLDER, schema))
 
 
 # ------------------------------------------------------------------------------------------------------------- writing
@@ -115,27 +109,20 @@ def encode(image: Image.Image) -> bytes:
     return out.getvalue()
 
 
-def shard_path(folder: Path, number: int) -> Path:
-    return folder / FOLDER / f"{number:06d}.parquet"
-
-
 def write_shard(folder: Path, number: int, rows: list[Row], pages: int) -> None:
     """`pages` is how many pages the rows show; a later, longer run knows by it that a short last shard must grow."""
-    pa = arrow()
-    table = pa.Table.from_pylist(rows, schema().with_metadata({"holotron.pages": str(pages)}))
-    out = io.BytesIO()
-    pa.parquet.write_table(table, out, compression="zstd", use_dictionary=False, row_group_size=256)
-    path = shard_path(folder, number)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(path, out.getvalue())
+    described = schema().with_metadata({"holotron.pages": str(pages)})
+    path = shards.shard_path(folder, TABLES.head, number)
+    shards.write_rows(path, rows, described, use_dictionary=False, row_group_size=256)
 
 
 def pages_in_shard(folder: Path, number: int) -> int:
     """How many pages a shard shows; 0 when it is not there."""
-    path = shard_path(folder, number)
-    if not path.exists():
+    path = shards.shard_path(folder, TABLES.head, number)
+    if not exists(path):
         return 0
-    return int(arrow().parquet.read_schema(path).metadata[b"holotron.pages"])
+    with shards.open_parquet(path) as file:
+        return int(file.schema_arrow.metadata[b"holotron.pages"])
 
 
 # ------------------------------------------------------------------------------------------------------------- reading
@@ -153,26 +140,15 @@ def shard_files(path: Path) -> list[Path]:
 
 def iter_rows(path: Path, columns: list[str] | None = None) -> Iterator[Row]:
     """Rows as plain dictionaries, in order, a few at a time."""
-    parquet = arrow().parquet
-    for file in shard_files(path):
-        for batch in parquet.ParquetFile(file).iter_batches(64, columns=columns):
-            yield from batch.to_pylist()
+    for path_of_shard in shard_files(path):
+        with shards.open_parquet(path_of_shard) as file:
+            for batch in file.iter_batches(64, columns=columns):
+                yield from batch.to_pylist()
 
 
 def iter_pages(path: Path) -> Iterator[Page]:
     """Every page, in order, with its image decoded."""
     return map(from_row, iter_rows(path))
-
-
-def iter_episodes(path: Path) -> Iterator[list[Page]]:
-    """The episodes: for each, its screens with the action that was taken there."""
-    steps: list[Page] = []
-    for page in iter_pages(path):
-        if page.steps:
-            steps.append(page)
-            if page.step == page.steps - 1:
-                yield steps
-                steps = []
 
 
 def from_row(row: Row) -> Page:

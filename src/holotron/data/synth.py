@@ -10,7 +10,6 @@ pages, it adds them.
 from __future__ import annotations
 
 import asyncio
-import json
 import multiprocessing
 import os
 import random
@@ -23,19 +22,17 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from holotron.actions import action_to_json
 from holotron.data.labels import Sample
 from holotron.data.pages.make import MadePage, Recipe, make_page
 from holotron.data.render import Renderer, Shot
 from holotron.data.samples import make_samples
-from holotron.data.shards import FOLDER, Row, make_row, pages_in_shard, write_shard
+from holotron.data.shards import FOLDER, FORMAT, Row, make_row, pages_in_shard, write_shard
 from holotron.errors import ConfigError, EnvironmentFault
-from holotron.storage.files import replace_json, sweep_temporaries
+from holotron.storage.files import sweep_temporaries
+from holotron.storage.manifest import agree
 
-FORMAT = 1
-MANIFEST = "manifest.json"
 TABS = 3  # pages that one browser works on at a time
 
 Choose = Callable[[MadePage, Shot, random.Random], list[Sample]]  # the samples of one screenshot
@@ -78,7 +75,9 @@ def synthesise(
     """Fill the folder with pages 0 .. pages - 1 of this recipe and seed. Resumes; adds; refuses to mix recipes."""
     if pages < 1 or processes < 1 or shard_pages < 1:
         raise ConfigError("pages, processes and shard_pages must be at least 1")
-    _agree(folder, {"recipe": recipe.describe(), "seed": seed, "shard_pages": shard_pages, "samples": choose.__name__})
+    config = {"recipe": recipe.describe(), "seed": seed, "shard_pages": shard_pages, "samples": choose.__name__}
+    agree(folder, {"format": FORMAT, "config": config})
+    sweep_temporaries(folder / FOLDER)
     report = Report(wanted=pages)
     todo = []
     for number in range(-(-pages // shard_pages)):
@@ -98,28 +97,6 @@ def synthesise(
         report.seconds = time.monotonic() - started
         progress(report)
     return report
-
-
-def _agree(folder: Path, config: dict[str, Any]) -> None:
-    """Write the manifest of a new folder, or make sure that an old one was made with the same settings."""
-    path = folder / MANIFEST
-    wanted = {"format": FORMAT, "config": json.loads(json.dumps(config))}
-    if path.exists():
-        found = json.loads(path.read_text())
-        if found.get("format") != FORMAT:
-            raise ConfigError(f"{folder} has format {found.get('format')!r}; this version writes format {FORMAT}")
-        different = [name for name, value in wanted["config"].items() if found["config"].get(name) != value]
-        if different:
-            raise ConfigError(
-                f"{folder} was made with another {', '.join(different)} (see {MANIFEST}). "
-                "Use the same settings to go on with it, or choose another folder."
-            )
-        sweep_temporaries(folder / FOLDER)
-        return
-    if folder.exists() and any(folder.iterdir()):
-        raise ConfigError(f"{folder} is not empty and holds no {MANIFEST}; choose another folder")
-    folder.mkdir(parents=True, exist_ok=True)
-    replace_json(path, wanted)
 
 
 # ------------------------------------------------------------------------------------------------------ shard by shard

@@ -1,4 +1,7 @@
-"""What the coordinator and its workers say to each other: plain data, so that a worker can move to another machine."""
+"""What the coordinator and its workers say to each other.
+
+Workers are tasks of the coordinator's own event loop and their boxes are `asyncio.Queue`s: one process plays them all.
+"""
 
 from __future__ import annotations
 

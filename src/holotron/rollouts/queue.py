@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from holotron.rollouts.messages import Assignment
+from holotron.rollouts.rules import Attempts
 from holotron.types import Task
 
 
@@ -30,9 +31,8 @@ class _Pending:
 
 
 class TaskQueue:
-    def __init__(self, episodes: Iterable[tuple[str, Task]], *, attempts: int = 3, backoff: float = 0.5) -> None:
+    def __init__(self, episodes: Iterable[tuple[str, Task]], *, attempts: Attempts = Attempts()) -> None:
         self._attempts = attempts
-        self._backoff = backoff
         self._pending = deque(_Pending(Assignment(episode, task, 0)) for episode, task in episodes)
         self.leases: dict[str, Lease] = {}  # by worker
 
@@ -69,9 +69,8 @@ class TaskQueue:
 
     def try_again(self, assignment: Assignment, now: float) -> bool:
         """Put an episode back after a spoiled attempt; False when its attempts are used up."""
-        attempt = assignment.attempt + 1
-        if attempt >= self._attempts:
+        wait = self._attempts.again_after(assignment.attempt)
+        if wait is None:
             return False
-        again = replace(assignment, attempt=attempt)
-        self._pending.append(_Pending(again, now + self._backoff * attempt))
+        self._pending.append(_Pending(replace(assignment, attempt=assignment.attempt + 1), now + wait))
         return True

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from holotron.actions import action_to_json, stored_action
+from holotron.storage.tables import Row
 from holotron.types import Completion, Observation, Outcome, Reply, Step, Task, Trajectory
 
 FORMAT = 1
 
-Row = dict[str, Any]
 KeepImage = Callable[[Observation], str]  # stores the picture, returns its path
 LoadImage = Callable[[str], bytes]
 

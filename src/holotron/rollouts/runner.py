@@ -4,11 +4,11 @@
 
 The coordinator owns the queue and the store; workers own one episode each. Rules it keeps:
 
-* Only what the environment spoiled is tried again; what the agent got wrong is its result.
+* Those of `rules`: what is tried again, when a run stops, who is cut at its end.
 * Every episode ends on record exactly once. A killed run is taken up where it was: same call, same folder.
 * A worker that does not report in time is told to break off, and replaced if it does not even do that.
-* When nothing but errors comes in (the server is down, the browser cannot start), the run stops instead of recording
-  thousands of failures; the errors of that streak are not recorded, so a later call runs those episodes again.
+* A run that stops for nothing but errors does not record the errors of that streak, so a later call runs those
+  episodes again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import itertools
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +26,16 @@ from holotron.agent.events import Listener
 from holotron.agent.loop import Limits
 from holotron.agent.policies.base import Policy
 from holotron.envs.base import EnvironmentPool
-from holotron.errors import ConfigError, EnvironmentFault, PolicyError
+from holotron.errors import ConfigError
 from holotron.rollouts.messages import Assignment, Cut, Finished, FromWorker, Misconfigured, Stepped, Stop, ToWorker
 from holotron.rollouts.progress import Progress
 from holotron.rollouts.queue import Lease, TaskQueue
+from holotron.rollouts.rules import ERRORS, Attempts, ErrorStreak, Patience, unplayed
 from holotron.rollouts.store import RunWriter
 from holotron.rollouts.worker import Worker
 from holotron.storage.manifest import describe_run
 from holotron.types import Outcome, Task, Trajectory
 
-ERRORS = (Outcome.ENVIRONMENT_ERROR, Outcome.POLICY_ERROR)
 BREAK_OFF_SECONDS = 30.0
 
 
@@ -46,9 +46,7 @@ class Settings:
     sessions: int = 8
     attempts: int = 3  # for episodes that the environment spoils
     lease_seconds: float | None = None  # None: the episode's own limits and some grace
-    straggler_factor: float | None = (
-        None  # at the end of a run, cut episodes slower than this many times the 95th centile
-    )
+    straggler_factor: float | None = None  # at the end, cut episodes slower than this many times the 95th centile
     error_streak: int | None = None  # stop after this many errors in a row; None: three for every session, at least 12
     retry_errors: bool = False  # run again what is on record as an error
 
@@ -105,16 +103,6 @@ class _Hand:
     task: asyncio.Task[None]
 
 
-@dataclass(slots=True)
-class _Streak:
-    """Errors in a row, and the finished episodes among them that are not recorded before something goes right."""
-
-    limit: int
-    length: int = 0
-    last: str = ""
-    held: list[Trajectory] = field(default_factory=list)
-
-
 class _Coordinator:
     def __init__(
         self,
@@ -134,7 +122,7 @@ class _Coordinator:
         self._outcomes = done
         self._resumed = done.total()
         self._queue = TaskQueue(
-            [(id, task) for id, task in episodes if id not in writer.finished], attempts=settings.attempts
+            [(id, task) for id, task in episodes if id not in writer.finished], attempts=Attempts(settings.attempts)
         )
         self._policy = policy
         self._pool = pool
@@ -145,7 +133,11 @@ class _Coordinator:
         self._on_episode = on_episode
         self._listeners = listeners
         self._lease_seconds = settings.lease_seconds or limits.seconds + 3 * limits.environment_seconds + 60
-        self._streak = _Streak(settings.error_streak or max(12, 3 * settings.sessions))
+        limit = settings.error_streak or ErrorStreak.usual_limit(settings.sessions)
+        self._streak = ErrorStreak(limit, "What is done is on record: call again to go on.")
+        self._held: list[Trajectory] = []  # errors of the streak, not recorded before something goes right
+        factor = settings.straggler_factor
+        self._patience = None if factor is None else Patience(factor, share=0.95, known=20)
         self._reports: asyncio.Queue[FromWorker] = asyncio.Queue()
         self._names = (f"worker-{number}" for number in itertools.count())
         self._hands: dict[str, _Hand] = {}
@@ -207,10 +199,9 @@ class _Coordinator:
 
     def _straggler_limit(self) -> float | None:
         """How long an episode may take when only the last ones are still running."""
-        factor = self._settings.straggler_factor
-        if factor is None or self._queue.pending or len(self._durations) < 20:
+        if self._patience is None or self._queue.pending:
             return None
-        return factor * sorted(self._durations)[int(len(self._durations) * 0.95)]
+        return self._patience.limit(self._durations)
 
     def _cut(self, lease: Lease, now: float, outcome: Outcome, reason: str) -> None:
         lease.cut_at = now
@@ -221,12 +212,8 @@ class _Coordinator:
         self._hands.pop(lease.worker).task.cancel()
         self._hire()
         self._queue.end(lease.worker, lease.assignment.episode)
-        assignment = lease.assignment
-        error = "the worker was lost"
-        lost = Trajectory(
-            assignment.episode, assignment.task, (), Outcome.ENVIRONMENT_ERROR, error=error, attempt=assignment.attempt
-        )
-        self._spoiled(assignment, lost)
+        lost = unplayed(lease.assignment, Outcome.ENVIRONMENT_ERROR, "the worker was lost")
+        self._spoiled(lease.assignment, lost)
 
     # ------------------------------------------------------------------------------------------------------ reports
 
@@ -258,8 +245,8 @@ class _Coordinator:
         if trajectory.outcome is Outcome.ENVIRONMENT_ERROR:
             self._spoiled(lease.assignment, trajectory)
         elif trajectory.outcome is Outcome.POLICY_ERROR:
-            self._streak.held.append(trajectory)
-            self._count_error(trajectory)
+            self._held.append(trajectory)
+            self._streak.add(trajectory)
         else:
             await self._record_held()
             await self._record(trajectory)
@@ -270,23 +257,12 @@ class _Coordinator:
         if self._queue.try_again(assignment, time.monotonic()):
             self._retries += 1
         else:
-            self._streak.held.append(trajectory)
-        self._count_error(trajectory)
-
-    def _count_error(self, trajectory: Trajectory) -> None:
-        streak = self._streak
-        streak.length += 1
-        streak.last = trajectory.error
-        if streak.length >= streak.limit:
-            kind = PolicyError if trajectory.outcome is Outcome.POLICY_ERROR else EnvironmentFault
-            raise kind(
-                f"stopped after {streak.length} errors in a row; the last: {streak.last} "
-                "What is done is on record: call again to go on."
-            )
+            self._held.append(trajectory)
+        self._streak.add(trajectory)
 
     async def _record_held(self) -> None:
-        held, self._streak.held = self._streak.held, []
-        self._streak.length = 0
+        held, self._held = self._held, []
+        self._streak.clear()
         for trajectory in held:
             await self._record(trajectory)
 

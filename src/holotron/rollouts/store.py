@@ -14,96 +14,75 @@ the run is going on.
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from holotron.errors import ConfigError, InputError
-from holotron.rollouts.journal import Episode, Segment, read_segment, segment_path, segments
 from holotron.rollouts.pictures import Pictures
-from holotron.rollouts.records import FORMAT, Row, from_rows, to_rows
-from holotron.rollouts.tables import EPISODES, STEPS, read_shard, shards, write_shard
-from holotron.storage.files import replace_json, sweep_temporaries
+from holotron.rollouts.records import FORMAT, from_rows, to_rows
+from holotron.rollouts.tables import TABLES
+from holotron.storage.files import append_line, read_file
+from holotron.storage.manifest import read_manifest
+from holotron.storage.store import ShardedStore, read_records
+from holotron.storage.tables import Record, Row
 from holotron.types import Outcome, Trajectory
 
-MANIFEST = "manifest.json"
 ATTEMPTS = "attempts.jsonl"
 
 
 class RunWriter:
-    """Creates a run directory, or takes up one that was interrupted: same configuration, nothing lost or repeated."""
+    """Creates a run directory, or takes up one that was interrupted: same configuration, nothing lost or repeated.
 
-    def __init__(self, path: Path, manifest: Mapping[str, Any], *, shard_episodes: int = 64) -> None:
+    `equal` names the entries of the manifest that must be the same in a run that is taken up. A rollout may add seeds;
+    an evaluation, whose score is that of a set of episodes, passes ("kind", "config", "episodes")."""
+
+    def __init__(
+        self,
+        path: Path,
+        manifest: Mapping[str, Any],
+        *,
+        shard_episodes: int = 64,
+        equal: Sequence[str] = ("config",),
+    ) -> None:
         self.path = path
-        self._shard_episodes = shard_episodes
-        path.mkdir(parents=True, exist_ok=True)
-        self._lock = lock_folder(path)
-        try:
-            self.manifest = agree(path, manifest)
-            self._pictures = Pictures(path)
-            for table in (EPISODES, STEPS):
-                (path / table).mkdir(exist_ok=True)
-                sweep_temporaries(path / table)
-            self._recover()
-            self.finished: dict[str, Outcome] = {
-                row["id"]: Outcome(row["outcome"])
-                for number in shards(path)
-                for row, _ in read_shard(path, number, steps=False)
-            }
-        except BaseException:
-            self._lock.close()
-            raise
-        self._segment: Segment | None = None
+        self._pictures = Pictures(path)
+        self._store = ShardedStore(path, TABLES, manifest, shard_records=shard_episodes, summary=_outcome, equal=equal)
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        return self._store.manifest
+
+    @property
+    def finished(self) -> Mapping[str, Outcome]:
+        """The episodes on record."""
+        return self._store.finished
 
     def append(self, trajectory: Trajectory) -> None:
         """Put a finished episode on record. When this returns, a crash cannot lose it."""
-        if trajectory.id in self.finished:
-            raise InputError(f"episode {trajectory.id} is already on record in {self.path}")
-        episode, steps = to_rows(trajectory, self._pictures.keep)
-        if self._segment is None:
-            self._segment = Segment(self.path, self._next_number())
-        self._segment.append(episode, steps)
-        self.finished[trajectory.id] = trajectory.outcome
-        if len(self._segment.episodes) >= self._shard_episodes:
-            self.flush()
+        self._store.append(*to_rows(trajectory, self._pictures.keep))
 
     def flush(self) -> None:
         """Move what is in the journal into a shard."""
-        segment, self._segment = self._segment, None
-        if segment is not None:
-            segment.close()
-            self._commit(segment.number, segment.episodes)
+        self._store.flush()
 
     def spoiled(self, episode: str, attempt: int, error: str) -> None:
         """Note an attempt that came to nothing through no fault of the agent, and will be made again."""
         line = json.dumps({"episode": episode, "attempt": attempt, "error": error, "time": time.time()})
-        with (self.path / ATTEMPTS).open("a") as file:
-            file.write(line + "\n")
+        append_line(self.path / ATTEMPTS, line.encode())
 
     def forget(self, outcomes: Collection[Outcome]) -> int:
         """Take episodes with these outcomes off the record, so that they are run again; how many there were."""
-        self.flush()
-        doomed = {id for id, outcome in self.finished.items() if outcome in outcomes}
-        for number in shards(self.path):
-            episodes = read_shard(self.path, number)
-            kept = [(row, steps) for row, steps in episodes if row["id"] not in doomed]
-            if len(kept) < len(episodes):
-                write_shard(self.path, number, kept)
-        for id in doomed:
-            del self.finished[id]
+        doomed = [id for id, outcome in self.finished.items() if outcome in outcomes]
+        self._store.forget(doomed)
         return len(doomed)
 
     def update_manifest(self, **entries: Any) -> None:
-        self.manifest |= entries
-        replace_json(self.path / MANIFEST, self.manifest)
+        self._store.update_manifest(**entries)
 
     def close(self) -> None:
-        self.flush()
-        self._lock.close()
+        self._store.close()
 
     def __enter__(self) -> RunWriter:
         return self
@@ -111,22 +90,9 @@ class RunWriter:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _recover(self) -> None:
-        """Bring what a killed writer left in the journal into shards."""
-        in_place = set(shards(self.path))
-        for number in segments(self.path):
-            if number in in_place:  # killed between moving the shard in and removing the segment
-                segment_path(self.path, number).unlink()
-            else:
-                self._commit(number, read_segment(self.path, number))
 
-    def _commit(self, number: int, episodes: list[Episode]) -> None:
-        if episodes:
-            write_shard(self.path, number, episodes)
-        segment_path(self.path, number).unlink()
-
-    def _next_number(self) -> int:
-        return max([-1, *shards(self.path), *segments(self.path)]) + 1
+def _outcome(row: Row) -> Outcome:
+    return Outcome(row["outcome"])
 
 
 class RunReader:
@@ -134,19 +100,19 @@ class RunReader:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.manifest = read_manifest(path)
+        self.manifest = read_manifest(path, FORMAT)
         self._pictures = Pictures(path)
 
     def episodes(self) -> list[Row]:
         """The rows of all episodes, in order of recording, without their steps."""
-        return [row for row, _ in self._all(steps=False)]
+        return [row for row, _ in read_records(self.path, TABLES, parts=False)]
 
     def trajectories(
         self, *, where: Callable[[Row], bool] = lambda row: True, images: bool = True
     ) -> Iterator[Trajectory]:
         """Whole trajectories, one at a time. `images=False` leaves the pictures on disk (empty bytes)."""
         load = self._pictures.load if images else lambda name: b""
-        for episode, steps in self._all(steps=True):
+        for episode, steps in self.rows():
             if where(episode):
                 yield from_rows(episode, steps, load)
 
@@ -156,73 +122,18 @@ class RunReader:
     def spoiled(self) -> list[Row]:
         """Attempts that the environment spoiled."""
         try:
-            lines = (self.path / ATTEMPTS).read_text().split("\n")
+            lines = read_file(self.path / ATTEMPTS).split(b"\n")
         except FileNotFoundError:
             return []
-        return [json.loads(line) for line in lines[:-1]]
+        return [note for line in lines if (note := _note(line)) is not None]
 
-    def rows(self) -> Iterator[Episode]:
+    def rows(self) -> Iterator[Record]:
         """Episode rows with their step rows."""
-        return self._all(steps=True)
-
-    def _all(self, *, steps: bool) -> Iterator[Episode]:
-        # Segments are read before shards are listed: one that moves in between is seen twice, never missed.
-        open_segments = {number: read_segment(self.path, number) for number in segments(self.path)}
-        for number in shards(self.path):
-            open_segments.pop(number, None)
-            yield from read_shard(self.path, number, steps=steps)
-        for episodes in open_segments.values():
-            yield from episodes
+        return read_records(self.path, TABLES)
 
 
-def read_manifest(path: Path) -> dict[str, Any]:
+def _note(line: bytes) -> Row | None:
     try:
-        manifest = json.loads((path / MANIFEST).read_text())
-    except FileNotFoundError:
-        raise InputError(f"{path} is not a run directory: it has no {MANIFEST}") from None
-    except ValueError as error:
-        raise InputError(f"{path / MANIFEST} is damaged: {error}") from None
-    if manifest.get("format") != FORMAT:
-        raise InputError(f"{path} has format {manifest.get('format')!r}; this version reads format {FORMAT}")
-    return dict(manifest)
-
-
-def agree(path: Path, wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the manifest of a new run, or make sure that an old one is the same experiment."""
-    wanted = json.loads(json.dumps({"format": FORMAT, "created_at": time.time(), **wanted}))
-    if not (path / MANIFEST).exists():
-        if any(entry.name != LOCK for entry in path.iterdir()):
-            raise ConfigError(f"{path} is not empty and not a run directory; choose another folder")
-        replace_json(path / MANIFEST, wanted)
-        return dict(wanted)
-    found = read_manifest(path)
-    different = _differences(found.get("config", {}), wanted.get("config", {}))
-    if different:
-        raise ConfigError(
-            f"{path} holds a run with another configuration ({'; '.join(different[:5])}). "
-            "Resume it with the same settings, or choose another folder."
-        )
-    return found
-
-
-def _differences(old: Any, new: Any, where: str = "") -> list[str]:
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
-        keys = [*old, *(key for key in new if key not in old)]
-        return [line for key in keys for line in _differences(old.get(key), new.get(key), f"{where}.{key}".strip("."))]
-    return [] if old == new else [f"{where} was {old!r}, is {new!r}"]
-
-
-LOCK = ".lock"
-
-
-def lock_folder(path: Path) -> Any:
-    """A lock that the system releases when the process dies, however it dies."""
-    file = (path / LOCK).open("w")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        file.close()
-        raise ConfigError(f"another process is writing to {path}; wait for it or choose another folder") from None
-    file.write(str(os.getpid()))
-    file.flush()
-    return file
+        return dict(json.loads(line))
+    except ValueError:  # torn by a crash, or what follows the last line
+        return None

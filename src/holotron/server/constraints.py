@@ -12,9 +12,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Literal
 
-import llguidance
-
 from holotron.engine import Grammar
+from holotron.engine.reasoning import after_reasoning, behind_reasoning
 from holotron.errors import InputError
 from holotron.model.processor import ChatTemplate
 from holotron.server.errors import ApiError
@@ -22,8 +21,6 @@ from holotron.server.wire import Format, JsonFormat, NamedTool, RegexFormat, Sch
 
 Notation = Literal["json list", "json", "xml"]
 ToolChoice = Literal["none", "auto", "required"] | NamedTool | None
-
-_THINK = "think[lazy]: /(?s:.*)<\\/think>/\nGAP: /\\n{0,2}/\n"
 
 
 def grammar_for(
@@ -41,7 +38,7 @@ def grammar_for(
         if not callable_now:
             raise ApiError(400, "tool_choice asks for a call, but there are no tools", param="tool_choice")
         rules = _calls(callable_now, tool_notation(template), many=parallel and choice == "required")
-        return _after_reasoning(rules, thinking, opens_reasoning)
+        return after_reasoning(rules, thinking, opens_reasoning)
     match format:
         case JsonFormat():
             plain = Grammar.json_schema({"type": "object"})
@@ -52,30 +49,6 @@ def grammar_for(
         case _:
             return None
     return behind_reasoning(plain, thinking=thinking, opens_reasoning=opens_reasoning)
-
-
-def behind_reasoning(plain: Grammar, *, thinking: bool, opens_reasoning: bool) -> Grammar:
-    """A grammar for what follows the reasoning, which is free."""
-    if not thinking and not opens_reasoning:
-        return plain
-    body = f"%json {plain.source}" if plain.kind == "json_schema" else _regex_term(plain.source)
-    return _after_reasoning(f"body: {body}\n", thinking, opens_reasoning)
-
-
-def _after_reasoning(rules: str, thinking: bool, opens_reasoning: bool) -> Grammar:
-    """`rules` define `body`."""
-    if opens_reasoning:
-        return Grammar.lark(f"start: think GAP body\n{_THINK}{rules}")
-    if thinking:  # a model that opens the block itself
-        return Grammar.lark(f'start: ("<think>" think GAP)? body\n{_THINK}{rules}')
-    return Grammar.lark(f"start: body\n{rules}")
-
-
-def _regex_term(pattern: str) -> str:
-    try:
-        return f"/{llguidance.regex_to_lark(pattern)}/"
-    except ValueError as error:
-        raise InputError(f"the regex is malformed: {error}") from None
 
 
 # ------------------------------------------------------------------------------------------------------ tool calls

@@ -1,33 +1,240 @@
-"""Files that are whole or absent: written beside their place, then moved into it."""
+"""Every call of the store to the file system: files that are whole or absent, files that only grow, folder locks.
+
+The rest of `storage` reaches disks through this module alone, so a shared folder or an object store (fsspec) would be
+put below these functions and nowhere else. Whole files, listing and reading are what such stores offer too; appends
+with fsync (`AppendFile`) and `lock_folder` are not, so journal and lock would stay on a local disk.
+
+What the file system refuses is one sentence (`StorageError`): what happened, where, what to do.
+"""
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
+import shutil
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+
+from holotron.errors import ConfigError, InputError, StorageError
 
 TEMPORARY = ".tmp"
+LOCK = ".lock"
+
+_WHY = {
+    errno.ENOSPC: ("the disk is full", "Free some space"),
+    errno.EDQUOT: ("the disk quota is used up", "Free some space"),
+    errno.EFBIG: ("the file would be larger than the system allows", "Raise the limit (ulimit -f)"),
+    errno.EROFS: ("the disk is read-only", "Make it writable"),
+    errno.EACCES: ("permission is denied", "Change the permissions"),
+    errno.EPERM: ("permission is denied", "Change the permissions"),
+    errno.EIO: ("the disk fails (input/output error)", "Check the disk"),
+}
+
+
+def refused(verb: str, path: Path, error: OSError) -> StorageError:
+    """The sentence for what the file system said when we wanted to read or write."""
+    why, remedy = _WHY.get(error.errno or 0, (str(error.strerror or error), "Put that right"))
+    kept = "What was stored before is unharmed. " if verb == "write" else ""
+    return StorageError(f"cannot {verb} {path}: {why}. {kept}{remedy} and start the same command again.")
+
+
+class Damaged(InputError):
+    """A file of a store (folder/table/000007.parquet) is missing or cannot be read."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        self.path, self.problem = path, problem
+        folder = path.parent.parent
+        super().__init__(
+            f"{path} {problem}. `holotron data verify {folder} --quarantine` moves aside what is damaged; "
+            "the rest can be used and completed."
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.path, self.problem)
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise refused("write", path, error) from error
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise FileNotFoundError(str(path)) from error
+    except OSError as error:
+        raise refused("read", path, error) from error
+
+
+# ------------------------------------------------------------------------------------------------------------- reading
+
+
+def open_file(path: Path) -> IO[bytes]:
+    """A file to read. FileNotFoundError if it is not there; what else goes wrong is a StorageError."""
+    with _reading(path):
+        return path.open("rb")
+
+
+def read_file(path: Path) -> bytes:
+    with _reading(path):
+        return path.read_bytes()
+
+
+def exists(path: Path) -> bool:
+    with _reading(path):
+        return path.exists()
+
+
+def entries(folder: Path) -> list[str]:
+    """Names of what is in a folder."""
+    with _reading(folder):
+        return sorted(os.listdir(folder))
+
+
+def numbered_files(folder: Path, suffix: str) -> list[int]:
+    """The numbers of files such as 000007.parquet in a folder that may be missing."""
+    return sorted(int(path.stem) for path in folder.glob(f"*{suffix}") if path.stem.isdigit())
+
+
+# ------------------------------------------------------------------------------------------------------------- writing
+
+
+def make_folder(folder: Path) -> None:
+    with _writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
 
 
 def replace_file(path: Path, data: bytes, *, durable: bool = False) -> None:
     """Write `data` so that a reader, or a crash, sees the old file or the new one and nothing between. `durable` also
     survives a power cut."""
     temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}{TEMPORARY}")
-    with temporary.open("wb") as file:
-        file.write(data)
+    with _writing(path):
+        try:
+            with temporary.open("wb") as file:
+                file.write(data)
+                if durable:
+                    file.flush()
+                    os.fsync(file.fileno())
+            temporary.replace(path)
+        except BaseException:
+            with suppress(OSError):
+                temporary.unlink()
+            raise
         if durable:
-            file.flush()
-            os.fsync(file.fileno())
-    temporary.replace(path)
+            _sync_folder(path.parent)
 
 
 def replace_json(path: Path, value: Any) -> None:
     replace_file(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode(), durable=True)
 
 
+def append_line(path: Path, line: bytes) -> None:
+    """Add a line to a log that nothing depends on: a crash may tear or lose the last one."""
+    with _writing(path), path.open("ab") as file:
+        file.write(line + b"\n")
+
+
+class AppendFile:
+    """A new file that only grows. What was appended survives a power cut; what could not be leaves no trace."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._length = 0
+        self._torn = False
+        make_folder(path.parent)
+        with _writing(path):
+            self._file = path.open("xb", buffering=0)
+            _sync_folder(path.parent)
+
+    def append(self, data: bytes) -> None:
+        with _writing(self._path):
+            if self._torn:
+                self._cut()
+            self._torn = True
+            try:
+                rest = memoryview(data)
+                while rest:  # a disk that is almost full takes a part first, and fails then
+                    rest = rest[self._file.write(rest) :]
+                os.fsync(self._file.fileno())
+            except BaseException:
+                with suppress(OSError):
+                    self._cut()
+                raise
+            self._torn = False
+            self._length += len(data)
+
+    def _cut(self) -> None:
+        self._file.truncate(self._length)
+        self._file.seek(self._length)
+        self._torn = False
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def remove_file(path: Path) -> None:
+    """Remove a file that may be gone already."""
+    with _writing(path):
+        path.unlink(missing_ok=True)
+
+
+def move_file(path: Path, to: Path) -> None:
+    make_folder(to.parent)
+    with _writing(to):
+        path.replace(to)
+
+
+def copy_file(path: Path, to: Path) -> None:
+    make_folder(to.parent)
+    with _writing(to):
+        shutil.copy2(path, to)
+
+
 def sweep_temporaries(folder: Path) -> None:
     """Remove what a killed writer left behind."""
     for path in folder.glob(f"*{TEMPORARY}"):
-        path.unlink(missing_ok=True)
+        remove_file(path)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Names, too, have to be on disk before a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # some network file systems cannot do it
+            raise
+    finally:
+        os.close(descriptor)
+
+
+# -------------------------------------------------------------------------------------------------------------- locks
+
+
+def lock_folder(folder: Path) -> IO[str]:
+    """A lock that the system releases when the process dies, however it dies; close it to give it back."""
+    path = folder / LOCK
+    with _writing(path):
+        file = path.open("a+")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            raise ConfigError(f"another process is writing to {folder}; wait for it or choose another folder") from None
+        except BaseException:
+            file.close()
+            raise
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+    return file

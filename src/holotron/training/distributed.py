@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from holotron.errors import ConfigError
 from holotron.training.learner import Learner
 
 _CPU = torch.device("cpu")
@@ -59,10 +60,24 @@ class Ranks:
             dist.barrier()
 
 
+def alone(device: str | None = None) -> Ranks:
+    """One rank, for training that cannot be spread. `device`: cuda or cpu; by default the GPU if there is one."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise ConfigError("this kind of training runs in one process; start it without torchrun")
+    return Ranks(device=torch.device(_device(device)))
+
+
+def _device(wanted: str | None) -> str:
+    found = torch.cuda.is_available()
+    if wanted is not None and wanted.startswith("cuda") and not found:
+        raise ConfigError(f"there is no GPU that torch can use for {wanted}; train on the CPU with --device cpu")
+    return wanted or ("cuda" if found else "cpu")
+
+
 @contextmanager
 def ranks(device: str | None = None) -> Iterator[Ranks]:
     """The ranks that `torchrun` started, or one alone. `device`: cuda or cpu; by default the GPU if there is one."""
-    kind = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    kind = _device(device)
     if "WORLD_SIZE" not in os.environ:
         yield Ranks(device=torch.device(kind))
         return

@@ -129,8 +129,7 @@ def _reading(learner: Learner, samples: list[Sample], processor: Processor) -> d
 def _loss(learner: Learner, samples: list[Sample], processor: Processor) -> dict[str, float]:
     loss = tokens = right = replies = 0.0
     for batch in _batches(learner, samples):
-        rows = learner.see(learner.pixels(batch.tiles_n3HW))[1] if len(batch.tiles_n3HW) else None
-        logits = learner.predict(batch, rows).float()
+        logits = learner.predict(batch, learner.look(batch.tiles_n3HW)).float()
         loss += float(torch.nn.functional.cross_entropy(logits, batch.targets_l, reduction="sum"))
         tokens += len(batch.targets_l)
         # A reply is right when all its tokens are.
@@ -177,8 +176,7 @@ def step_figures(
     for start in range(0, len(samples), _AT_ONCE):
         group = samples[start : start + _AT_ONCE]
         (batch,) = _batches(learner, group)
-        rows = learner.see(learner.pixels(batch.tiles_n3HW))[1] if len(batch.tiles_n3HW) else None
-        likeliest = iter(learner.predict(batch, rows).argmax(-1).tolist())
+        likeliest = iter(learner.predict(batch, learner.look(batch.tiles_n3HW)).argmax(-1).tolist())
         for sample in group:
             for sequence in sample.sequences:
                 for begin, end in learnt_replies(sequence):

@@ -1,10 +1,12 @@
-"""The end of a run: the model in the published layout, with its tokenizer and a card that says how it was made."""
+"""The end of a run: the model in the published layout, with its tokenizer, a card that says how it was made, and what
+it says of itself to whoever lets it act."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors.torch import save_file
@@ -17,30 +19,29 @@ from holotron.model.model import Holotron
 from holotron.model.weights import save_checkpoint
 from holotron.model.weights.card import ModelCard
 from holotron.training import lora
-from holotron.training.checkpoint import Progress
 from holotron.training.loading import DTYPES, HEADS
-from holotron.training.recipe import Recipe
+from holotron.training.recipe import CommonRecipe
 
 if TYPE_CHECKING:
-    from holotron.training.rl.recipe import RlRecipe
-    from holotron.training.trainer import Trainer
+    from holotron.training.loop import TrainingLoop
 
 FOLDER = "model"
 
 
-def export(trainer: Trainer, figures: dict[str, float]) -> Path:
-    """Write `out/model` (and `out/adapter` with LoRA). Every rank must call it; the first one writes."""
-    recipe, learner = trainer.recipe, trainer.learner
-    state = _whole_state(trainer)
-    folder = trainer.out / FOLDER
-    if not trainer.where.first:
+def export(run: TrainingLoop[Any], story: Sequence[str], figures: Mapping[str, float], profile: Profile | None) -> Path:
+    """Write `out/model` (and `out/adapter` with LoRA). Every rank must call it; the first one writes. `story`: for the
+    card, how it went. `profile`: what goes to its agent.json."""
+    recipe, learner = run.recipe, run.learner
+    state = _whole_state(run)
+    folder = run.out / FOLDER
+    if not run.where.first:
         return folder
     config = learner.model.config
     dtype = DTYPES.get(recipe.save.dtype, learner.model.dtype)
     weights = {name.removeprefix("model."): t for name, t in state.items() if name.startswith("model.")}
     heads = {name.removeprefix("heads."): t for name, t in state.items() if name.startswith("heads.")}
     if recipe.lora is not None:
-        lora.save_adapter(weights, trainer.adapter, trainer.out / "adapter", recipe.model.source)
+        lora.save_adapter(weights, run.adapter, run.out / "adapter", recipe.model.source)
         if not recipe.lora.merge:
             return folder
         weights = lora.merged(weights, recipe.lora)
@@ -48,16 +49,9 @@ def export(trainer: Trainer, figures: dict[str, float]) -> Path:
         model = Holotron(replace(config, name=recipe.name))
     model.load_state_dict(weights, assign=True)
     model.file_dtypes = learner.model.file_dtypes
-    save_checkpoint(model, folder, card=card(recipe, trainer.progress, figures), dtype=dtype)
-    trainer.processor.save(folder)
-    if recipe.agent is not None:
-        agent = recipe.agent
-        profile = Profile(
-            agent.dialect,
-            history=agent.history,
-            views={suite: part.view() for suite, part in agent.views.items()},
-            deltas=agent.tolerance,
-        )
+    save_checkpoint(model, folder, card=card(recipe, story, figures), dtype=dtype)
+    run.processor.save(folder)
+    if profile is not None:
         write_profile(folder, profile)
     if heads:
         (folder / HEADS).parent.mkdir(exist_ok=True)
@@ -65,12 +59,12 @@ def export(trainer: Trainer, figures: dict[str, float]) -> Path:
     return folder
 
 
-def _whole_state(trainer: Trainer) -> dict[str, Tensor]:
+def _whole_state(run: TrainingLoop[Any]) -> dict[str, Tensor]:
     """Every tensor in full, on the CPU: the fp32 original where there is one."""
     state: dict[str, Tensor] = {}
-    for name, tensor in trainer.learner.state_dict(keep_vars=True).items():
+    for name, tensor in run.learner.state_dict(keep_vars=True).items():
         value = tensor.detach()
-        if (original := trainer.optimiser.originals.get(name)) is not None:
+        if (original := run.optimiser.originals.get(name)) is not None:
             value = original.detach()
         if isinstance(tensor, DTensor):
             if original is None:
@@ -80,29 +74,19 @@ def _whole_state(trainer: Trainer) -> dict[str, Tensor]:
                     value, tensor.device_mesh, tensor.placements, shape=tensor.shape, stride=tensor.stride()
                 )
                 value = sharded.full_tensor()
-        if trainer.where.first:
+        if run.where.first:
             state[name] = value.cpu()
     return state
 
 
-def card(recipe: Recipe, progress: Progress, figures: dict[str, float]) -> ModelCard:
-    data = "\n".join(f"- {source.kind}, weight {source.weight:g}" for source in recipe.data)
-    done = (
-        f"{'LoRA' if recipe.lora else 'Full'} fine-tuning, seed {recipe.seed}: {progress.step:,} steps, "
-        f"{progress.samples:,} samples, {progress.pictures:,} pictures, {progress.tokens:,} tokens of which "
-        f"{progress.learnt:,} were learnt, {progress.seconds / 60:.1f} minutes."
-    )
-    whole = {name: value for name, value in figures.items() if name.count("/") == 1}
-    return derived_card(recipe, [done, f"Data:\n\n{data}"], whole)
-
-
-def derived_card(recipe: Recipe | RlRecipe, story: list[str], figures: dict[str, float]) -> ModelCard:
+def card(recipe: CommonRecipe, story: Sequence[str], figures: Mapping[str, float]) -> ModelCard:
     """The card of what a recipe made: what it is about, how it went, and the recipe itself."""
     base = recipe.model.source
     lines = [recipe.about, *story, f"```json\n{recipe.model_dump_json(indent=2, exclude_defaults=True)}\n```"]
+    whole = {name: value for name, value in figures.items() if name.count("/") == 1}  # the rest are details
     return ModelCard(
         recipe.name,
         base_model=base if isinstance(resolve(base), Path) else None,
         recipe="\n\n".join(line for line in lines if line),
-        figures={name: f"{value:.4f}" for name, value in figures.items()},
+        figures={name: f"{value:.4f}" for name, value in whole.items()},
     )

@@ -90,6 +90,10 @@ class Learner(nn.Module):
         features = model.vision_model(pixels_n3HW)
         return features, model.mlp1(pixel_shuffle(features, rows, columns, model.config.projector.shuffle))
 
+    def look(self, tiles_n3HW: Tensor) -> Tensor | None:
+        """The language model's rows for tiles as they come in a batch; None where there are none."""
+        return self.see(self.pixels(tiles_n3HW))[1] if len(tiles_n3HW) else None
+
     def read(self, features: Tensor, rows: Tensor, pixels: Tensor, tiles: Tensor) -> dict[str, Tensor]:
         """Scores of every reading head for the given tiles."""
         height, width = self._grid(pixels)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 import torch
@@ -10,8 +11,8 @@ from safetensors.torch import load_file
 from holotron.errors import ConfigError
 from holotron.model.loading import load_model, resolve
 from holotron.model.processor import ChatTemplate, Processor
-from holotron.training.learner import LOSSES, Learner
-from holotron.training.recipe import ModelPart, Recipe
+from holotron.training.learner import Learner
+from holotron.training.recipe import CommonRecipe, ModelPart
 
 HEADS = "training/heads.safetensors"  # beside an exported checkpoint: for the next stage, not for serving
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}  # by the names that recipes use
@@ -22,7 +23,8 @@ def working_dtype(wanted: ModelPart, device: torch.device) -> torch.dtype:
     return DTYPES.get(wanted.dtype, torch.bfloat16 if device.type == "cuda" else torch.float32)
 
 
-def load_learner(recipe: Recipe, device: torch.device) -> tuple[Learner, Processor]:
+def load_learner(recipe: CommonRecipe, device: torch.device, losses: Collection[str] = ()) -> tuple[Learner, Processor]:
+    """`losses` beside that of the tokens it says: each needs a head of its own and pictures to look at."""
     if device.type == "cuda":
         # cuDNN's attention prepares a plan for every new shape, a good part of a second each; packed batches have new
         # shapes at every step.
@@ -35,13 +37,9 @@ def load_learner(recipe: Recipe, device: torch.device) -> tuple[Learner, Process
         if isinstance(found, Path):
             raise ConfigError("model.template is for presets; a checkpoint brings its own")
         processor.template = ChatTemplate.builtin(wanted.template, processor.tokenizer.special)
-
-    losses = {name for name in LOSSES[1:] if getattr(recipe.loss, name)}
-    if losses & {"reading", "reading_rows"}:
-        losses |= {"reading", "reading_rows"}
     if losses and model.vision_model is None:
         raise ConfigError(f"the losses {', '.join(sorted(losses))} need a vision tower and {wanted.source} has none")
-    torch.manual_seed(recipe.seed)
+    torch.manual_seed(recipe.seed)  # of heads, and of adapters
     learner = Learner(model, losses)
     if losses and isinstance(found, Path) and (found / HEADS).exists():
         # A stage may have other losses than the one before it: heads that are new start from nothing.

@@ -23,18 +23,23 @@ _BASE = re.compile(r"\.base_layer(?=\.)")
 _NAME = "default"
 
 
+def adapted(recipe: LoraPart, parts: tuple[str, ...] = ("language_model",)) -> str:
+    """A pattern for the names of the modules that get an adapter."""
+    names = "|".join(re.escape(target) for target in recipe.targets)
+    return rf"({'|'.join(parts)})\..*\.({names})"
+
+
 def add(learner: Learner, recipe: LoraPart, parts: tuple[str, ...] = ("language_model",)) -> Any:
     """Put adapters on the targets within `parts` of the model; returns PEFT's configuration."""
     try:
         from peft import LoraConfig, inject_adapter_in_model
     except ImportError:
         raise MissingDependency.extra("peft", "train") from None
-    names = "|".join(re.escape(target) for target in recipe.targets)
     config = LoraConfig(
         r=recipe.rank,
         lora_alpha=recipe.alpha,
         lora_dropout=recipe.dropout,
-        target_modules=rf"({'|'.join(parts)})\..*\.({names})",
+        target_modules=adapted(recipe, parts),
     )
     try:
         inject_adapter_in_model(config, learner.model, _NAME)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, overload
+from typing import Annotated, Any, Literal, Self, TypeVar, overload
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, model_validator
 
@@ -226,9 +226,14 @@ class StepEval(Part):
 Eval = Annotated[ReadingEval | LossEval | ReplyEval | StepEval, Field(discriminator="kind")]
 
 
-class EvalPart(Part):
+class EveryPart(Part):
+    """How often a run is judged: after so many steps, after so much time, or after either."""
+
     every_steps: PositiveInt | None = None
     every_seconds: PositiveFloat | None = None
+
+
+class EvalPart(EveryPart):
     suites: tuple[Eval, ...] = ()
 
 
@@ -260,21 +265,35 @@ class AgentPart(Part):
         return None if self.deltas is False else int(self.deltas) if self.deltas is not True else 0
 
 
-class Recipe(Part):
+class CommonRecipe(Part):
+    """What every kind of training is asked for, see `loop`."""
+
     name: str = Field(pattern=r"^[\w.-]+$")
     about: str = ""  # for the model card
     seed: int = 0
     model: ModelPart
     lora: LoraPart | None = None
+    optimiser: OptimiserPart = OptimiserPart()
+    schedule: SchedulePart
+    save: SavePart = SavePart()
+    evaluate: EveryPart = EveryPart()
+
+    @model_validator(mode="after")
+    def _adapters_go_where_learning_does(self) -> Self:
+        if self.lora is not None and "language_model" not in self.model.learn:
+            raise ValueError("lora puts its adapters on the language model, which model.learn does not name")
+        return self
+
+
+class Recipe(CommonRecipe):
+    """Supervised fine-tuning."""
+
     data: tuple[Data, ...] = Field(min_length=1)
     batch: BatchPart = BatchPart()
     augment: AugmentPart = AugmentPart()
     loss: LossPart = LossPart()
-    optimiser: OptimiserPart = OptimiserPart()
-    schedule: SchedulePart
-    save: SavePart = SavePart()
     evaluate: EvalPart = EvalPart()
-    agent: AgentPart | None = None
+    agent: AgentPart | None = None  # None: what the checkpoint it began with says of itself, if it says anything
 
     @property
     def deltas(self) -> Deltas | None:

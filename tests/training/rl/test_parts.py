@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from holotron.errors import ConfigError, EnvironmentFault, InputError
 from holotron.training.rl.counts import Counts
-from holotron.training.rl.groups import Group, Verdict, judge
+from holotron.training.rl.groups import Group, Verdict, helpless, judge
 from holotron.training.rl.objective import objective
 from holotron.training.rl.passes import split
 from holotron.training.rl.queue import GroupQueue
@@ -25,7 +25,15 @@ from holotron.training.rl.tasks import Drawn, TaskSampler
 from holotron.types import Outcome, Task, Trajectory
 
 
-def rollout(success: bool, *, version: int = 0, length: int = 6, name: str = "a", replayed: bool = False) -> Rollout:
+def rollout(
+    success: bool,
+    *,
+    version: int = 0,
+    length: int = 6,
+    name: str = "a",
+    replayed: bool = False,
+    reward: float | None = None,
+) -> Rollout:
     learn = np.zeros(length, bool)
     learn[length // 2 :] = True
     count = int(learn.sum())
@@ -40,7 +48,16 @@ def rollout(success: bool, *, version: int = 0, length: int = 6, name: str = "a"
     )
     outcome = Outcome.SUCCESS if success else Outcome.FAILURE
     tiles = {b"0123456789abcdef": pixels}
-    return Rollout(Task("t", name, seed=3), success, outcome, (play,), tiles, steps=1, replayed=replayed)
+    return Rollout(
+        Task("t", name, seed=3),
+        success,
+        outcome,
+        (play,),
+        tiles,
+        steps=1,
+        replayed=replayed,
+        reward=float(success) if reward is None else reward,
+    )
 
 
 def group(number: int = 0, version: int = 0, lengths: tuple[int, ...] = (6, 6)) -> Group:
@@ -73,6 +90,29 @@ def test_advantages_are_rewards_less_their_mean_and_nothing_more():
     assert made.advantages == [0.75, -0.25, -0.25, -0.25]
 
 
+outcomes = st.lists(st.tuples(st.booleans(), st.floats(-1e6, 1e6)), min_size=2, max_size=16)
+
+
+@given(outcomes, st.one_of(st.none(), st.floats(-1e6, 1e6)))
+def test_a_group_may_be_compared_by_any_reward(results: list[tuple[bool, float]], remembered: float | None):
+    """What succeeded is told by the verdict; what is learnt, by the rewards alone."""
+    members = [rollout(success, reward=reward) for success, reward in results]
+    wins, rewards = sum(success for success, _ in results), {reward for _, reward in results}
+    old = None if remembered is None else rollout(True, reward=remembered, replayed=True)
+    assert helpless(members, "reward") == (not wins and len(rewards) == 1)
+    verdict, made = judge(Drawn(0, "a", 3), members, old if helpless(members, "reward") else None, "reward")
+    if len(rewards) > 1:
+        assert verdict is Verdict.KEPT
+    elif wins:
+        assert verdict is (Verdict.SOLVED if wins == len(results) else Verdict.EQUAL)
+    else:
+        assert verdict is (Verdict.REPLAYED if remembered is not None and remembered not in rewards else Verdict.FAILED)
+    assert (made is None) == (verdict not in (Verdict.KEPT, Verdict.REPLAYED))
+    if made is not None:
+        mean = sum(member.reward for member in made.rollouts) / len(results)
+        assert made.advantages == [member.reward - mean for member in made.rollouts]
+
+
 def test_an_old_success_does_not_make_a_group_stale():
     made = Group(Drawn(0, "a", 3), (rollout(True, version=1, replayed=True), rollout(False, version=9)))
     assert made.oldest == 9
@@ -90,10 +130,11 @@ def test_successes_come_back_as_they_were(tmp_path):
     kept = Successes(tmp_path, keep=2)
     assert kept.take("a") is None
     for number in range(4):
-        kept.add(rollout(True, version=number, length=6 + number), number, 1)
+        kept.add(rollout(True, version=number, length=6 + number, reward=-2.5), number, 1)
     assert len(list(tmp_path.glob("a/*.npz"))) == 2
     found, meant = Successes(tmp_path, keep=2).take("a"), rollout(True, version=3, length=9)
     assert found is not None and found.replayed and found.success and found.task == meant.task
+    assert found.reward == -2.5
     for name in ("ids_T", "learn_T", "shown", "logprobs_l", "versions_l"):
         assert np.array_equal(getattr(found.plays[0], name), getattr(meant.plays[0], name))
     assert found.plays[0].tiles == meant.plays[0].tiles
@@ -296,6 +337,10 @@ def test_an_episode_that_no_pass_can_hold_is_an_error():
         ({"rollouts": {"queue": 2}, "update": {"groups": 4}}, "at least update.groups"),
         ({"rollouts": {"colour": 1}}, "rollouts.colour"),
         ({"model": {"source": "tiny", "template": "turns"}}, "starts from a checkpoint"),
+        ({"model": {"source": "tiny", "balance": True}}, "model.balance"),
+        ({"lora": {"dropout": 0.1}}, "lora.dropout must be 0"),
+        ({"lora": {}, "model": {"source": "tiny", "learn": ["mlp1"]}}, "model.learn does not name"),
+        ({"tasks": {"learn_from": "hope"}}, "tasks.learn_from"),
     ],
 )
 def test_recipes_are_checked(changes: dict, says: str):
@@ -304,6 +349,49 @@ def test_recipes_are_checked(changes: dict, says: str):
     table = {"name": "x", "model": {"source": "tiny"}, "schedule": {"steps": 1}} | changes
     with pytest.raises(ConfigError, match=says):
         make_recipe(table, "the recipe", RlRecipe)
+
+
+def test_tasks_that_nobody_can_judge_are_refused_before_anything_is_loaded(tmp_path):
+    from holotron.training.recipe import make_recipe
+    from holotron.training.rl.player import open_suites
+    from holotron.training.rl.trainer import RlTrainer
+
+    path = tmp_path / "web.jsonl"
+    path.write_text('{"url": "http://localhost:1", "goal": "look around"}\n')
+    table = {"name": "x", "model": {"source": "nowhere/at-all"}, "schedule": {"steps": 1}}
+    unscored = make_recipe(table | {"tasks": {"suite": str(path)}}, "the recipe", RlRecipe)
+    with pytest.raises(ConfigError, match="'web' succeeded, so reinforcement learning has nothing to learn from"):
+        RlTrainer(unscored, tmp_path / "run", "cpu")
+    assert not (tmp_path / "run").exists()
+    judged = table | {"tasks": {"suite": "painted"}, "evaluate": {"every_steps": 1, "suite": str(path)}}
+    with pytest.raises(ConfigError, match="use tasks with a checker"):
+        open_suites(make_recipe(judged, "the recipe", RlRecipe))
+
+
+@pytest.mark.parametrize("kind", ["full", "tower frozen", "lora"])
+def test_engine_and_learner_share_what_never_changes(kind: str):
+    """And nothing else: an update of either must not be seen by the other."""
+    from holotron.training import lora
+    from holotron.training.loading import load_learner
+    from holotron.training.recipe import make_recipe
+    from holotron.training.rl.serving import twin
+    from holotron.training.rl.weights import learnt_tensors
+
+    changes: dict = {"lora": {"rank": 2}} if kind == "lora" else {}
+    learn = ["language_model"] if kind == "tower frozen" else ["vision_model", "mlp1", "language_model"]
+    table = {"name": "x", "model": {"source": "tiny", "learn": learn}, "schedule": {"steps": 1}} | changes
+    recipe = make_recipe(table, "the recipe", RlRecipe)
+    learner, _ = load_learner(recipe, torch.device("cpu"))
+    before = dict(learner.model.named_parameters())
+    served = twin(learner.model, recipe.lora)
+    if recipe.lora is not None:
+        lora.add(learner, recipe.lora)
+    changing = set(learnt_tensors(learner, recipe.lora))
+    assert changing
+    for name, parameter in served.named_parameters():
+        assert torch.equal(parameter, before[name]) and not parameter.requires_grad
+        assert (parameter.data_ptr() == before[name].data_ptr()) == (name not in changing), name
+    assert (kind == "full") == (changing == set(before))
 
 
 def test_episodes_that_end_together_are_all_recorded_once(tmp_path):

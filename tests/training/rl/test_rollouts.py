@@ -38,7 +38,7 @@ from holotron.training.rl.successes import Successes
 from holotron.training.rl.tasks import TaskSampler
 from holotron.training.rl.trainer import RlTrainer
 from holotron.training.rl.weights import disagreement
-from holotron.types import Action, Observation, Outcome, StepResult, Task
+from holotron.types import Action, Click, Observation, Outcome, StepResult, Task
 from tests.training.rl.support import SIZE, rl_recipe, untrained, view_of
 
 
@@ -162,6 +162,7 @@ class Setting:
             side_by_side=recipe.rollouts.side_by_side or recipe.rollouts.group,
             straggler=recipe.rollouts.straggler,
             longest=recipe.update.tokens,
+            learn_from=recipe.tasks.learn_from,
         )
 
     def __enter__(self) -> Setting:
@@ -331,6 +332,30 @@ def test_episodes_that_no_pass_can_hold_are_counted_and_left_out(start: Path, tm
         until(lambda: setting.counts.groups["spoiled"] >= 2)
         assert setting.counts.too_long >= 4
         assert len(setting.queue) == 0
+
+
+def test_failures_that_come_closer_teach_something_where_rewards_are_learnt_from(start: Path, tmp_path: Path):
+    """No episode succeeds, but rewards differ: every click costs its distance from the left edge."""
+
+    class Graded(PaintedEnvironment):
+        async def step(self, action: Action) -> StepResult:
+            result = await super().step(action)
+            cost = action.x if isinstance(action, Click) else 100.0
+            return replace(result, reward=-cost, done=True, info={"success": False})
+
+    changes: dict[str, Any] = {
+        "agent": {"constrained": True},
+        "rollouts": {"sessions": 4, "group": 4, "queue": 4},
+        "update": {"groups": 1},
+    }
+    recipe = rl_recipe(start, **changes, tasks={"learn_from": "reward"})
+    with Setting(recipe, tmp_path, lambda: Graded(Size.parse(SIZE))) as setting:
+        (group,) = setting.queue.take(1, 0, timeout=240)
+        assert setting.rollouts.evaluate([setting.player.task("boxes-1", 1)])["boxes-1"][0].reward < 0
+    assert not any(rollout.success for rollout in group.rollouts)
+    mean = sum(rollout.reward for rollout in group.rollouts) / 4
+    assert group.advantages == [rollout.reward - mean for rollout in group.rollouts]
+    assert setting.counts.successes == 0 and setting.counts.rewards < 0
 
 
 def test_a_suite_that_cannot_judge_is_refused(start: Path, tmp_path: Path):

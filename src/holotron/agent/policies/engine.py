@@ -20,6 +20,7 @@ from holotron.agent.messages import Message, count_images, to_openai
 from holotron.agent.policies.conversation import Conversation, new_messages
 from holotron.agent.policies.registry import MAX_TOKENS, PolicyRequest, local_profile, policies
 from holotron.engine import EngineStopped, Grammar, Overloaded, Result, SamplingParams
+from holotron.engine.reasoning import behind_reasoning
 from holotron.envs.base import Environment
 from holotron.errors import ConfigError, InputError, PolicyError
 from holotron.model.processor import Transcript
@@ -129,25 +130,31 @@ def _load(request: PolicyRequest) -> EnginePolicy:
 
     model, processor = load_model(request.argument, device=request.device)
     profile = request.wishes(local_profile(request.argument))
+    own = processor.sampling
+    sampling = SamplingParams(
+        max_tokens=profile.max_tokens or MAX_TOKENS,
+        temperature=_first(profile.temperature, own.temperature, 0.0),
+        top_p=_first(profile.top_p, own.top_p, 1.0),
+        top_k=own.top_k or 0,
+        min_p=own.min_p or 0.0,
+        seed=request.seed,
+    )
     processor.limits = replace(processor.limits, max_images=MOST_IMAGES, max_tiles=MOST_IMAGES * 13)
     return EnginePolicy(
         Engine(model, processor),
         profile.make_dialect(request.actions),
         profile.make_history(),
         name=request.argument,
-        sampling=SamplingParams(
-            max_tokens=profile.max_tokens or MAX_TOKENS,
-            temperature=profile.temperature or 0.0,
-            top_p=1.0 if profile.top_p is None else profile.top_p,
-            top_k=processor.sampling.top_k or 0,
-            min_p=processor.sampling.min_p or 0.0,
-            seed=request.seed,
-        ),
+        sampling=sampling,
         constrained=request.constrained,
         thinking=processor.template.thinks_by_default if profile.thinking is None else profile.thinking,
         deltas=None if profile.deltas is None else Deltas(profile.deltas),
         owns_engine=True,
     )
+
+
+def _first(*values: float | None) -> float:
+    return next(value for value in values if value is not None)
 
 
 class EngineChat:
@@ -258,8 +265,6 @@ def _grammar(output: Output, prompt: Prompt, thinking: bool) -> Grammar | None:
     plain = Grammar.regex(output.regex or "") if output.json_schema is None else Grammar.json_schema(output.json_schema)
     if not thinking and not prompt.opens_reasoning:
         return plain
-    from holotron.server.constraints import behind_reasoning
-
     return behind_reasoning(plain, thinking=thinking, opens_reasoning=prompt.opens_reasoning)
 
 

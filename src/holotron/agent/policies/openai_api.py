@@ -380,7 +380,7 @@ async def served_profile(base_url: str, model: str | None) -> Profile:
 async def make_remote_policy(request: PolicyRequest) -> OpenAIPolicy:
     model, declared = await choose_model(request.argument, request.model)
     profile = request.wishes(declared)
-    reason = {"chat_template_kwargs": {"enable_thinking": profile.thinking}}
+    thinking = profile.thinking
     return OpenAIPolicy(
         request.argument,
         model,
@@ -388,5 +388,5 @@ async def make_remote_policy(request: PolicyRequest) -> OpenAIPolicy:
         profile.make_history(),
         sampling=Sampling(profile.temperature, profile.top_p, profile.max_tokens or MAX_TOKENS, request.seed),
         structured=request.constrained,
-        extra_body=None if profile.thinking is None else reason,
+        extra_body=None if thinking is None else {"chat_template_kwargs": {"enable_thinking": thinking}},
     )

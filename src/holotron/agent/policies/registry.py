@@ -48,12 +48,8 @@ class PolicyRequest:
     def wishes(self, declared: Profile) -> Profile:
         """What the model declares, with the user's choices on top."""
         profile = declared.with_wishes(dialect=self.dialect, frame=self.frame, history=self.history)
-        return replace(
-            profile,
-            temperature=declared.temperature if self.temperature is None else self.temperature,
-            max_tokens=self.max_tokens or declared.max_tokens or MAX_TOKENS,
-            thinking=declared.thinking if self.thinking is None else self.thinking,
-        )
+        said = {name: getattr(self, name) for name in ("temperature", "max_tokens", "thinking")}
+        return replace(profile, **{name: value for name, value in said.items() if value is not None})
 
 
 PolicyFactory = Callable[[PolicyRequest], "Policy | Awaitable[Policy]"]

@@ -16,6 +16,7 @@ from holotron.types import Outcome, Trajectory
 class Counts:
     episodes: int = 0  # that came to an end of their own
     successes: int = 0
+    rewards: float = 0.0  # of these episodes, together
     steps: int = 0  # replies
     prompt_tokens: int = 0  # put into sessions: text and pictures, each once
     sampled_tokens: int = 0
@@ -33,6 +34,7 @@ class Counts:
     def episode(self, trajectory: Trajectory, logs: Sequence[Sequence[Turn]]) -> None:
         self.episodes += 1
         self.successes += trajectory.outcome is Outcome.SUCCESS
+        self.rewards += trajectory.reward
         self.steps += len(trajectory.steps)
         self.policy_seconds += sum(step.policy_seconds for step in trajectory.steps)
         self.environment_seconds += sum(step.environment_seconds for step in trajectory.steps)

@@ -1,4 +1,5 @@
-"""What is learnt from a group: each episode's reward less the group's mean.
+"""What is learnt from a group: each episode's value less the group's mean. The value is 1 for a success and 0 for
+anything else, or the episode's reward (`tasks.learn_from`).
 
 The mean is the whole baseline. Dividing by the group's standard deviation as well would weigh tasks by how rarely they
 are solved, which is a choice of tasks in disguise; tasks are chosen in `tasks`, openly.
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from holotron.training.rl.recipe import LearnFrom
 from holotron.training.rl.record import Play, Rollout
 from holotron.training.rl.tasks import Drawn
 
@@ -23,6 +25,7 @@ class Verdict(StrEnum):
     REPLAYED = "replayed"  # kept, with an old success in it
     SOLVED = "solved"  # all succeeded: dropped
     FAILED = "failed"  # all failed: dropped
+    EQUAL = "equal"  # some succeeded and some did not, for the same reward: dropped
     SPOILED = "spoiled"  # fewer than two episodes came through: dropped
 
 
@@ -32,12 +35,13 @@ class Group:
 
     drawn: Drawn
     rollouts: tuple[Rollout, ...]
+    learn_from: LearnFrom = "success"
 
     @property
     def advantages(self) -> list[float]:
-        rewards = [float(rollout.success) for rollout in self.rollouts]
-        mean = sum(rewards) / len(rewards)
-        return [reward - mean for reward in rewards]
+        values = [rollout.value(self.learn_from) for rollout in self.rollouts]
+        mean = sum(values) / len(values)
+        return [value - mean for value in values]
 
     @property
     def oldest(self) -> int:
@@ -54,15 +58,26 @@ class Group:
         ]
 
 
-def judge(drawn: Drawn, rollouts: Sequence[Rollout], success: Rollout | None) -> tuple[Verdict, Group | None]:
-    """A finished group, and an earlier success of its task if there is one."""
+def helpless(rollouts: Sequence[Rollout], learn_from: LearnFrom = "success") -> bool:
+    """All failed and none did better than another: only an earlier success could teach something."""
+    return len(rollouts) >= 2 and not any(rollout.success for rollout in rollouts) and _equal(rollouts, learn_from)
+
+
+def judge(
+    drawn: Drawn, rollouts: Sequence[Rollout], success: Rollout | None, learn_from: LearnFrom = "success"
+) -> tuple[Verdict, Group | None]:
+    """A finished group, and an earlier success of its task if there is one and the group is `helpless`."""
     if len(rollouts) < 2:
         return Verdict.SPOILED, None
+    if not _equal(rollouts, learn_from):
+        return Verdict.KEPT, Group(drawn, tuple(rollouts), learn_from)
     wins = sum(rollout.success for rollout in rollouts)
-    if wins == len(rollouts):
-        return Verdict.SOLVED, None
     if wins:
-        return Verdict.KEPT, Group(drawn, tuple(rollouts))
-    if success is None:
+        return Verdict.SOLVED if wins == len(rollouts) else Verdict.EQUAL, None
+    if success is None or _equal((success, *rollouts[1:]), learn_from):
         return Verdict.FAILED, None
-    return Verdict.REPLAYED, Group(drawn, (success, *rollouts[1:]))
+    return Verdict.REPLAYED, Group(drawn, (success, *rollouts[1:]), learn_from)
+
+
+def _equal(rollouts: Sequence[Rollout], learn_from: LearnFrom) -> bool:
+    return len({rollout.value(learn_from) for rollout in rollouts}) == 1

@@ -3,6 +3,7 @@ evaluation. The only part of a rollout that knows both."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from holotron.agent.profiles import Profile
 from holotron.engine.api import SamplingParams
 from holotron.engine.engine import Engine
 from holotron.envs.base import EnvironmentPool
+from holotron.errors import ConfigError
 from holotron.model.processor import Deltas
 from holotron.suites.base import Suite, find_suite, parse_seeds
 from holotron.training.rl.policy import RolloutPolicy, Trunk
@@ -38,6 +40,24 @@ def open_suite(
         declared=profile_of(recipe.model.source, recipe.agent).views,
     )
     return found.limited(part.steps, part.seconds)
+
+
+def open_suites(recipe: RlRecipe) -> tuple[Suite, Suite | None]:
+    """What a run plays to learn, and to be judged if it is to be. Both must be able to say what succeeded."""
+    held_out, part = None, recipe.evaluate
+    suite = _scored(open_suite(recipe))
+    if part.every_steps is not None or part.every_seconds is not None:
+        held_out = _scored(open_suite(recipe, suite=part.suite, names=part.names, seeds=part.seeds))
+    return suite, held_out
+
+
+def _scored(suite: Suite) -> Suite:
+    if not suite.scored:
+        raise ConfigError(
+            f"nobody can say whether an episode of the suite {suite.name!r} succeeded, so reinforcement learning has "
+            "nothing to learn from: use tasks with a checker"
+        )
+    return suite
 
 
 def profile_of(source: str, wishes: AgentPart) -> Profile:
@@ -106,6 +126,8 @@ class Player:
 
     def rollout(self, policy: RolloutPolicy, trajectory: Trajectory) -> Rollout:
         """A finished episode, as it is learnt from."""
+        if not math.isfinite(trajectory.reward):
+            raise ConfigError(f"{trajectory.id} ended with the reward {trajectory.reward}; a reward is a finite number")
         plays: list[Play] = []
         tiles: dict[bytes, Tensor] = {}
         for turns in policy.logs:
@@ -121,4 +143,5 @@ class Player:
             tiles,
             steps=len(trajectory.steps),
             seconds=trajectory.seconds,
+            reward=trajectory.reward,
         )

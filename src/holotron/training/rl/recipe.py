@@ -9,17 +9,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from holotron.training.recipe import (
-    LoraPart,
-    ModelPart,
-    NonNegative,
-    OptimiserPart,
-    Part,
-    SavePart,
-    SchedulePart,
-    Share,
-    ViewPart,
-)
+from holotron.training.recipe import CommonRecipe, EveryPart, NonNegative, OptimiserPart, Part, Share, ViewPart
+
+LearnFrom = Literal["success", "reward"]  # what the episodes of a group are compared by: 0 and 1, or any number
 
 
 class TaskPart(Part):
@@ -29,6 +21,7 @@ class TaskPart(Part):
     names: str | tuple[str, ...] = "all"
     seeds: str = "0:100000"
     view: ViewPart = ViewPart()  # how it is shown; what is left open is the checkpoint's, then the suite's own
+    learn_from: LearnFrom = "success"
     steps: PositiveInt | None = None  # of an episode; None: the suite's own limit
     seconds: PositiveFloat | None = None
     band: tuple[Share, Share] = (0.1, 0.9)  # tasks whose success is within it are drawn most
@@ -87,21 +80,16 @@ class UpdatePart(Part):
     tokens: PositiveInt = 16_384
 
 
-class RlEvalPart(Part):
-    """Greedy episodes on seeds that are never trained on, played by the same engine between two updates."""
+class RlEvalPart(EveryPart):
+    """Greedy episodes on seeds that are never trained on, played by the same engine between two updates; none if it is
+    not said how often."""
 
-    every_steps: PositiveInt | None = None
     suite: str | None = None  # None: the one that is trained on; else another folder of pages
     names: str | tuple[str, ...] | None = None  # None: the tasks that are trained on
     seeds: str = "200000:200004"
 
 
-class RlRecipe(Part):
-    name: str = Field(pattern=r"^[\w.-]+$")
-    about: str = ""
-    seed: int = 0
-    model: ModelPart
-    lora: LoraPart | None = None
+class RlRecipe(CommonRecipe):
     tasks: TaskPart = TaskPart()
     agent: AgentPart = AgentPart()
     rollouts: RolloutPart = RolloutPart()
@@ -109,8 +97,6 @@ class RlRecipe(Part):
     objective: ObjectivePart = ObjectivePart()
     update: UpdatePart = UpdatePart()
     optimiser: OptimiserPart = OptimiserPart(lr=1e-5, weight_decay=0.0)
-    schedule: SchedulePart
-    save: SavePart = SavePart()
     evaluate: RlEvalPart = RlEvalPart()
 
     @model_validator(mode="after")
@@ -119,4 +105,12 @@ class RlRecipe(Part):
             raise ValueError("rollouts.queue must hold at least update.groups, or an update never comes together")
         if self.model.template:
             raise ValueError("model.template is for training from a preset; RL starts from a checkpoint")
+        if self.model.balance:
+            raise ValueError(
+                "model.balance prepares a model for its first lessons; RL starts from a policy that had them"
+            )
+        if self.lora is not None and self.lora.dropout:
+            raise ValueError(
+                "lora.dropout must be 0: RL compares probabilities with those of the engine, which drops none"
+            )
         return self

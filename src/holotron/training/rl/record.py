@@ -15,6 +15,7 @@ from torch import Tensor
 
 from holotron.engine import Grammar, Matcher, Result
 from holotron.model.processor import Prompt, PromptImage
+from holotron.training.rl.recipe import LearnFrom
 from holotron.training.samples import rows_shown
 from holotron.types import Outcome, Task
 
@@ -63,6 +64,10 @@ class Rollout:
     steps: int = 0
     seconds: float = 0.0
     replayed: bool = False  # an old success that stands in for a failure
+    reward: float = 0.0  # of the whole episode, as its environment gives it; any number
+
+    def value(self, learn_from: LearnFrom) -> float:
+        return self.reward if learn_from == "reward" else float(self.success)
 
     @property
     def learnt(self) -> int:

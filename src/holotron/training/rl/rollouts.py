@@ -8,57 +8,65 @@ Every session plays one episode after another, in an environment that it keeps: 
 helps with another or begins the next. Nobody waits for a group to be complete, and nothing here waits for the trainer.
 How many sessions share a group is `side_by_side`: all of them finish it soonest; one alone has the task's page open
 already for every member but the first, and starting over costs a fraction of loading a page. The slowest members of a
-group are cut when the others have long been done; an episode that the environment spoils is tried again.
+group are cut when the others have long been done; an episode that the environment spoils is tried again. These rules
+are `holotron.rollouts.rules`, as for any run; what is here is groups.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import CancelledError, Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from holotron.agent.loop import Episode
 from holotron.agent.policies.base import Policy
 from holotron.envs.base import EnvironmentPool
-from holotron.errors import ConfigError, EnvironmentFault, PolicyError
+from holotron.errors import ConfigError
+from holotron.rollouts.messages import Assignment
+from holotron.rollouts.rules import ERRORS, Attempts, ErrorStreak, Patience
+from holotron.rollouts.seat import Seat
 from holotron.training.rl.counts import Counts
-from holotron.training.rl.groups import judge
+from holotron.training.rl.groups import helpless, judge
 from holotron.training.rl.player import Player
 from holotron.training.rl.policy import RolloutPolicy, Trunk
 from holotron.training.rl.queue import GroupQueue
+from holotron.training.rl.recipe import LearnFrom
 from holotron.training.rl.record import Rollout
 from holotron.training.rl.successes import Successes
 from holotron.training.rl.tasks import Drawn, TaskSampler
 from holotron.types import Outcome, Task, Trajectory
 
-log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-ATTEMPTS = 3  # at an episode that the environment spoils
 _SHORTEST_PATIENCE = 2.0  # seconds: a group of quick episodes is not cut for a hiccup
 _UNSCORABLE = (
     "this suite cannot say whether an episode succeeded, so nothing can be learnt from it: use one that scores"
 )
 
 
+class Score(NamedTuple):
+    """An episode that was played to be judged."""
+
+    success: bool
+    reward: float
+
+
 @dataclass(eq=False)
 class _Job:
     """One episode to play."""
 
-    task: Task
-    id: str
+    assignment: Assignment
     policy: Policy
     report: Callable[[_Job, Trajectory], Coroutine[Any, Any, None]]
     group: _Open | None = None  # that it is a member of
-    attempt: int = 0
     started: float = 0.0
+    seat: Seat | None = None  # where it is played
     playing: asyncio.Task[Trajectory] | None = None
     cut: bool = False
 
@@ -79,24 +87,6 @@ class _Open:
         return [job for job in self.jobs if job not in self.rollouts]
 
 
-class _Seat:
-    """A session's environment, kept from one episode to the next."""
-
-    def __init__(self, pool: EnvironmentPool[Any]) -> None:
-        self._pool = pool
-        self._environment: Any = None
-
-    async def take(self) -> Any:
-        if self._environment is None:
-            self._environment = await self._pool.acquire()
-        return self._environment
-
-    async def leave(self, *, broken: bool = False) -> None:
-        environment, self._environment = self._environment, None
-        if environment is not None:
-            await self._pool.release(environment, broken=broken)
-
-
 class Rollouts:
     def __init__(
         self,
@@ -111,6 +101,7 @@ class Rollouts:
         side_by_side: int,
         straggler: float,
         longest: int,
+        learn_from: LearnFrom = "success",
         on_episode: Callable[[Trajectory, Drawn], None] | None = None,
     ) -> None:
         self._player = player
@@ -121,12 +112,14 @@ class Rollouts:
         self._sessions = sessions
         self._group = group
         self._side_by_side = side_by_side
-        self._straggler = straggler
+        self._patience = Patience(straggler, shortest=_SHORTEST_PATIENCE)
         self._longest = longest  # tokens of a sequence that the trainer can take
+        self._learn_from: LearnFrom = learn_from
         self._on_episode = on_episode
         self._urgent: deque[_Job] = deque()  # evaluations, and episodes to be tried again
         self._open: dict[int, _Open] = {}
-        self._errors = 0  # in a row
+        self._attempts = Attempts()
+        self._streak = ErrorStreak(ErrorStreak.usual_limit(sessions), "Call again to go on from the last checkpoint.")
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
         self._asked: set[asyncio.Task[Any]] = set()  # what the trainer's thread waits for
@@ -143,9 +136,8 @@ class Rollouts:
 
     # ------------------------------------------------------------------------------------- for the trainer's thread
 
-    def evaluate(self, tasks: Sequence[Task]) -> dict[str, list[bool]]:
-        """Play these greedily, before anything else, and wait. Successes by task; what the environment spoiled is left
-        out."""
+    def evaluate(self, tasks: Sequence[Task]) -> dict[str, list[Score]]:
+        """Play these greedily, before anything else, and wait. By task; what the environment spoiled is left out."""
         return self._in_loop(self._evaluate(tasks))
 
     def state(self) -> dict[str, Any]:
@@ -201,7 +193,7 @@ class Rollouts:
             await pool.close()
 
     async def _work(self, pool: EnvironmentPool[Any]) -> None:
-        seat = _Seat(pool)
+        seat = Seat(pool, keep=True)
         mine: _Open | None = None
         try:
             while True:
@@ -209,7 +201,7 @@ class Rollouts:
                 if job is None:
                     mine = self._group_for(mine)
                     job = mine.waiting.popleft()
-                job.started = time.monotonic()
+                job.seat, job.started = seat, time.monotonic()
                 job.playing = asyncio.create_task(self._play(seat, job))
                 if job.group is not None:
                     self._mind_stragglers(job.group)
@@ -219,7 +211,7 @@ class Rollouts:
                     job.playing.cancel()
                     await asyncio.wait({job.playing})
                     raise
-                await self._ended(job, job.playing)
+                await self._ended(job, seat, job.playing)
         finally:
             await seat.leave()
 
@@ -233,49 +225,34 @@ class Rollouts:
         group.players += 1
         return group
 
-    async def _play(self, seat: _Seat, job: _Job) -> Trajectory:
-        environment = await seat.take()
-        broken = True
-        try:
-            episode = Episode(
-                environment, job.policy, job.task, id=job.id, attempt=job.attempt, limits=self._player.limits
-            )
-            trajectory = await episode.run()
-            broken = trajectory.outcome is Outcome.ENVIRONMENT_ERROR
-            return trajectory
-        finally:
-            if broken:
-                await seat.leave(broken=True)
+    async def _play(self, seat: Seat, job: _Job) -> Trajectory:
+        given, limits = job.assignment, self._player.limits
+        return await seat.play(
+            given,
+            lambda environment: Episode(
+                environment, job.policy, given.task, id=given.episode, attempt=given.attempt, limits=limits
+            ),
+        )
 
-    async def _ended(self, job: _Job, playing: asyncio.Task[Trajectory]) -> None:
+    async def _ended(self, job: _Job, seat: Seat, playing: asyncio.Task[Trajectory]) -> None:
+        given = job.assignment
         if playing.cancelled():
-            await job.report(job, Trajectory(job.id, job.task, (), Outcome.EXHAUSTED, error="cut as a straggler"))
+            await job.report(job, seat.cut(given, Outcome.EXHAUSTED, "cut as a straggler"))
             return
-        error = playing.exception()
-        if isinstance(error, EnvironmentFault):
-            trajectory = Trajectory(job.id, job.task, (), Outcome.ENVIRONMENT_ERROR, error=str(error))
-        elif error is not None:
-            raise error
-        else:
-            trajectory = playing.result()
+        trajectory = playing.result()
         if trajectory.outcome is Outcome.UNSCORED:
             raise ConfigError(_UNSCORABLE)
-        if trajectory.outcome in (Outcome.ENVIRONMENT_ERROR, Outcome.POLICY_ERROR):
-            self._count_error(trajectory)
-            job.attempt += 1
-            if job.attempt < ATTEMPTS:
-                self.counts.retries += 1
-                self._urgent.append(job)
-                return
+        if trajectory.outcome in ERRORS:
+            self._streak.add(trajectory)
         else:
-            self._errors = 0
+            self._streak.clear()
+        wait = self._attempts.again_after(given.attempt)
+        if trajectory.outcome is Outcome.ENVIRONMENT_ERROR and wait is not None:
+            self.counts.retries += 1
+            job.assignment = replace(given, attempt=given.attempt + 1)
+            self._loop.call_later(wait, self._urgent.append, job)
+            return
         await job.report(job, trajectory)
-
-    def _count_error(self, trajectory: Trajectory) -> None:
-        self._errors += 1
-        if self._errors >= max(12, 3 * self._sessions):
-            kind = PolicyError if trajectory.outcome is Outcome.POLICY_ERROR else EnvironmentFault
-            raise kind(f"stopped after {self._errors} errors in a row; the last: {trajectory.error}")
 
     # ------------------------------------------------------------------------------------------------------- groups
 
@@ -289,7 +266,8 @@ class Rollouts:
 
         for member in range(self._group):
             policy = self._player.member(group.trunk, drawn.number, member)
-            group.jobs.append(_Job(task, f"{task.id}#{drawn.number}.{member}", policy, report, group))
+            assignment = Assignment(f"{task.id}#{drawn.number}.{member}", task, 0)
+            group.jobs.append(_Job(assignment, policy, report, group))
         group.waiting.extend(group.jobs)
         return group
 
@@ -299,7 +277,7 @@ class Rollouts:
         rollout = None
         if job.cut:
             self.counts.cut += 1
-        elif trajectory.outcome in (Outcome.ENVIRONMENT_ERROR, Outcome.POLICY_ERROR):
+        elif trajectory.outcome in ERRORS:
             self.counts.spoiled += 1
         else:
             rollout = await asyncio.to_thread(self._player.rollout, policy, trajectory)
@@ -322,7 +300,8 @@ class Rollouts:
         left = group.unfinished()
         if len(left) > len(group.jobs) // 4 or not group.seconds:
             return
-        patience = max(self._straggler * max(group.seconds), _SHORTEST_PATIENCE)
+        patience = self._patience.limit(group.seconds)
+        assert patience is not None
         for job in left:
             if job.playing is not None and not job.playing.done():
                 self._loop.call_at(self._loop.time() + job.started + patience - time.monotonic(), _cut, job)
@@ -333,12 +312,13 @@ class Rollouts:
         wins = sum(rollout.success for rollout in rollouts)
         self._sampler.note(name, wins, len(rollouts))
         stored = None
-        if rollouts and not wins:
+        if helpless(rollouts, self._learn_from):
             stored = await asyncio.to_thread(self._successes.take, name)
-        elif wins < len(rollouts):  # of a task that is always solved none will be wanted
-            member, best = next((n, rollout) for n, rollout in enumerate(rollouts) if rollout.success)
+        elif 0 < wins < len(rollouts):  # of a task that is always solved none will be wanted
+            solved = [(n, rollout) for n, rollout in enumerate(rollouts) if rollout.success]
+            member, best = max(solved, key=lambda item: item[1].value(self._learn_from))
             await asyncio.to_thread(self._successes.add, best, group.drawn.number, member)
-        verdict, made = judge(group.drawn, rollouts, stored)
+        verdict, made = judge(group.drawn, rollouts, stored, self._learn_from)
         self.counts.groups[verdict] += 1
         self.counts.forks += group.trunk.forks
         await group.trunk.close()
@@ -348,25 +328,28 @@ class Rollouts:
 
     # -------------------------------------------------------------------------------------------------- evaluation
 
-    async def _evaluate(self, tasks: Sequence[Task]) -> dict[str, list[bool]]:
-        scores: dict[str, list[bool]] = {}
+    async def _evaluate(self, tasks: Sequence[Task]) -> dict[str, list[Score]]:
+        scores: dict[str, list[Score]] = {}
         over: asyncio.Future[None] = self._loop.create_future()
         left = Counter(total=len(tasks))
 
         async def report(job: _Job, trajectory: Trajectory) -> None:
-            if trajectory.outcome not in (Outcome.ENVIRONMENT_ERROR, Outcome.POLICY_ERROR):
-                scores.setdefault(job.task.name, []).append(trajectory.outcome is Outcome.SUCCESS)
+            if trajectory.outcome not in ERRORS:
+                score = Score(trajectory.outcome is Outcome.SUCCESS, trajectory.reward)
+                scores.setdefault(job.assignment.task.name, []).append(score)
             left["total"] -= 1
             if not left["total"]:
                 over.set_result(None)
 
         judge_policy = self._player.judge()
-        self._urgent.extendleft(_Job(task, f"{task.id}#evaluation", judge_policy, report) for task in reversed(tasks))
+        self._urgent.extendleft(
+            _Job(Assignment(f"{task.id}#evaluation", task, 0), judge_policy, report) for task in reversed(tasks)
+        )
         await over
         return scores
 
 
 def _cut(job: _Job) -> None:
-    if job.playing is not None and not job.playing.done():
+    if job.playing is not None and not job.playing.done() and job.seat is not None and not job.seat.ending:
         job.cut = True
         job.playing.cancel()

@@ -17,8 +17,9 @@ CURVE = "curve.png"
 _ROWS = 16  # updates on the screen
 _LOG_SECONDS = 20.0  # between two lines where there is no screen
 
-# heading, what it shows, how
-_COLUMNS: tuple[tuple[str, Callable[[Mapping[str, float]], str]], ...] = (
+_Column = tuple[str, Callable[[Mapping[str, float]], str]]  # heading, how it shows an update
+
+_COLUMNS: tuple[_Column, ...] = (
     ("success", lambda v: _percent(v.get("rollout/success"))),
     ("estimate", lambda v: _percent(v.get("rollout/estimate"))),
     ("episodes", lambda v: f"{v['rollout/episodes']:,.0f}"),
@@ -37,6 +38,9 @@ _COLUMNS: tuple[tuple[str, Callable[[Mapping[str, float]], str]], ...] = (
 )
 
 
+_REWARD: _Column = ("reward", lambda v: f"{v['rollout/reward']:.3f}" if "rollout/reward" in v else "–")
+
+
 def _percent(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:.0f} %"
 
@@ -44,7 +48,9 @@ def _percent(value: float | None) -> str:
 class Display:
     """A live table where there is a terminal, a line now and then where there is not."""
 
-    def __init__(self, curves: Curves) -> None:
+    def __init__(self, curves: Curves, *, rewards: bool = False) -> None:
+        """`rewards`: of a run that learns from them."""
+        self._columns = (_REWARD, *_COLUMNS) if rewards else _COLUMNS
         self._curves = curves
         self._rows: list[tuple[str, ...]] = []
         self._live = Live(console=curves.console, auto_refresh=False) if curves.console.is_terminal else None
@@ -60,13 +66,13 @@ class Display:
             self._live.stop()
 
     def updated(self, step: int, values: Mapping[str, float]) -> None:
-        cells = tuple(show(values) for _, show in _COLUMNS)
+        cells = tuple(show(values) for _, show in self._columns)
         self._rows = [*self._rows, (str(step), *cells)][-_ROWS:]
         if self._live is not None:
             self._live.update(self._table(), refresh=True)
         elif time.monotonic() - self._spoke >= _LOG_SECONDS:
             self._spoke = time.monotonic()
-            pairs = "  ".join(f"{name} {cell}" for (name, _), cell in zip(_COLUMNS, cells, strict=True))
+            pairs = "  ".join(f"{name} {cell}" for (name, _), cell in zip(self._columns, cells, strict=True))
             self._curves.say(f"update {step:,}  {pairs}")
 
     def evaluated(self, step: int, success: float, episodes: int) -> None:
@@ -74,7 +80,7 @@ class Display:
 
     def _table(self) -> Table:
         table = Table(box=None, pad_edge=False)
-        for heading in ("update", *(name for name, _ in _COLUMNS)):
+        for heading in ("update", *(name for name, _ in self._columns)):
             table.add_column(heading, justify="right")
         for row in self._rows:
             table.add_row(*row)

@@ -69,6 +69,7 @@ def _to_arrays(rollout: Rollout) -> dict[str, Any]:
     arrays: dict[str, Any] = {
         "task": np.asarray([task.suite, task.name, task.goal, str(task.seed)]),
         "steps": np.asarray(rollout.steps),
+        "reward": np.asarray(rollout.reward),
         "keys": np.frombuffer(b"".join(keys), np.uint8).reshape(len(keys), -1),
         "pixels": torch.stack(list(rollout.tiles.values())).numpy() if keys else np.empty(0, np.uint8),
         "plays": np.asarray(len(rollout.plays)),
@@ -105,4 +106,4 @@ def _from_arrays(arrays: dict[str, np.ndarray]) -> Rollout:
     )
     tiles = {key: torch.from_numpy(pixels) for key, pixels in zip(keys, arrays["pixels"], strict=True)}
     rollout = Rollout(Task(suite, name, goal, int(seed)), True, Outcome.SUCCESS, plays, tiles, int(arrays["steps"]))
-    return replace(rollout, replayed=True)
+    return replace(rollout, replayed=True, reward=float(arrays["reward"]))

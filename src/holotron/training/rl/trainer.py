@@ -1,4 +1,5 @@
-"""The loop: take groups, update, publish, look. Rollouts go on in a thread of their own all the while.
+"""Reinforcement learning: take groups, update, publish. Rollouts go on in a thread of their own all the while; the loop
+around updates is `loop.TrainingLoop`.
 
     RlTrainer(recipe, Path("runs/mini-rl"), device="cpu").run()
 
@@ -10,7 +11,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import asdict
 from pathlib import Path
@@ -19,40 +21,40 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
-from holotron.engine.api import EngineConfig, StepReport
+from holotron.agent.profiles import Profile
+from holotron.engine.api import StepReport
 from holotron.engine.engine import Engine
 from holotron.engine.sampler import never_sampled
 from holotron.errors import ConfigError
-from holotron.model.loading import load_model
+from holotron.model.loading import model_config
 from holotron.model.processor import Processor
 from holotron.suites.base import parse_seeds
 from holotron.training import lora
 from holotron.training.batches import Batch
-from holotron.training.checkpoint import Checkpoints, Progress
-from holotron.training.curves import Curves
-from holotron.training.distributed import Ranks
+from holotron.training.distributed import alone
 from holotron.training.learner import Learner
-from holotron.training.loading import working_dtype
-from holotron.training.optimiser import Optimiser, learning_rate
+from holotron.training.loop import TrainingLoop
 from holotron.training.rl.counts import Counts
 from holotron.training.rl.groups import Group, Verdict
 from holotron.training.rl.objective import FIGURES, Drawing, Figures, chosen, objective
 from holotron.training.rl.passes import make_pass, split
-from holotron.training.rl.player import Player, open_suite
+from holotron.training.rl.player import Player, open_suites, profile_of
 from holotron.training.rl.queue import GroupQueue
 from holotron.training.rl.recipe import RlRecipe
 from holotron.training.rl.record import Turn
 from holotron.training.rl.recorder import Recorder
 from holotron.training.rl.rollouts import Rollouts
-from holotron.training.rl.save import export_policy, same_recipe
+from holotron.training.rl.serving import engine_config, twin
 from holotron.training.rl.show import Display, draw_curve
 from holotron.training.rl.successes import Successes
 from holotron.training.rl.tasks import TaskSampler
-from holotron.training.rl.weights import Probe, disagreement, publish, see
-from holotron.types import Task
+from holotron.training.rl.weights import Probe, disagreement, publish
 
 
-class RlTrainer:
+class RlTrainer(TrainingLoop[RlRecipe]):
+    unit = "update"
+    judged_first = True
+
     def __init__(
         self,
         recipe: RlRecipe,
@@ -62,19 +64,12 @@ class RlTrainer:
         on_step: Callable[[int, list[Group]], None] | None = None,
     ) -> None:
         """`on_step` is called before every update, with its number and its groups."""
-        same_recipe(recipe, out)
-        self.recipe = recipe
-        self.out = out
+        suite, self._held_out = open_suites(recipe)
+        if model_config(recipe.model.source).vision is None:
+            raise ConfigError(f"{recipe.model.source} has no vision tower; a computer-use policy sees screens")
+        super().__init__(recipe, out, alone(device), console)
         self._on_step = on_step
-        suite = open_suite(recipe)
-        where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        self.learner, self.processor = _load(recipe, where)
-        self.start = deepcopy(self.learner) if recipe.objective.kl and recipe.lora is None else None
-        self.adapter = lora.add(self.learner, recipe.lora) if recipe.lora else None
         self.drawing = Drawing(recipe.agent.temperature, never_sampled(self.learner.model))
-        self.optimiser = Optimiser(self.learner.named_parameters(), recipe.optimiser)
-        self.checkpoints = Checkpoints(out / "checkpoints", recipe.save.keep, Ranks(device=where))
-        self.progress = Progress()
         self.counts = Counts()
         self.sampler = TaskSampler(
             sorted({task.name for task in suite.tasks}),
@@ -84,12 +79,11 @@ class RlTrainer:
             memory=recipe.tasks.memory,
             seed=recipe.seed,
         )
-        if (latest := self.checkpoints.latest()) is not None:
-            self.progress = self.checkpoints.load(latest, self.optimiser)
+        if self.progress.more:
             self.counts = Counts.load(self.progress.more["counts"])
             self.sampler.load(self.progress.more["sampler"])
         self._busy = 0.0  # seconds the engine spent in iterations
-        self.engine = Engine(_load(recipe, where)[0].model, self.processor, _engine_config(recipe), on_step=self._heard)
+        self.engine = Engine(self._served, self.processor, engine_config(recipe), on_step=self._heard)
         version = publish(self.learner, recipe.lora, self.engine, "refresh")
         # From here on version v of the engine is the weights after update number first + v.
         first = self.progress.step - version
@@ -107,48 +101,45 @@ class RlTrainer:
             side_by_side=recipe.rollouts.side_by_side or recipe.rollouts.group,
             straggler=recipe.rollouts.straggler,
             longest=recipe.update.tokens,
+            learn_from=recipe.tasks.learn_from,
             on_episode=self.recorder,
         )
-        self.curves = Curves(out, resume_at=self.progress.step, console=console)
-        self.display = Display(self.curves)
-        self._started = time.monotonic() - self.progress.seconds
+        self._rewards = recipe.tasks.learn_from == "reward"
+        self.display = Display(self.curves, rewards=self._rewards)
         self._opened = time.monotonic()
         self._probe: Probe | None = None
         self._before = deepcopy(self.counts)  # as of the last update
 
-    # ------------------------------------------------------------------------------------------------------- the loop
+    def load(self) -> tuple[Learner, Processor]:
+        """The learner, and from the same files the model that the engine serves and, for the pull to it, the one that
+        the run starts from."""
+        recipe = self.recipe
+        learner, processor = super().load()
+        self._served = twin(learner.model, recipe.lora)
+        # With adapters the starting policy is the same weights without them.
+        self.start = Learner(twin(learner.model)).train() if recipe.objective.kl and recipe.lora is None else None
+        return learner, processor
 
-    def run(self) -> dict[str, float]:
-        """Train to the end of the schedule. Returns the figures of the last evaluation."""
-        recipe, progress = self.recipe, self.progress
-        self.curves.say(self._opening())
-        figures: dict[str, float] = {}
-        last_save = self._seconds()
+    @contextmanager
+    def running(self) -> Iterator[None]:
         try:
             with self.rollouts, self.display:
-                if progress.step == 0:
-                    figures = self.evaluate()
-                while (done := self._done()) < 1.0:
-                    groups = self.queue.take(recipe.update.groups, progress.step)
-                    lr = learning_rate(recipe.optimiser.lr, recipe.schedule, progress.step, done)
-                    self._record(self.step(groups, lr), lr)
-                    if recipe.evaluate.every_steps and progress.step % recipe.evaluate.every_steps == 0:
-                        figures = self.evaluate()
-                    if self._save_due(last_save):
-                        self.save()
-                        last_save = self._seconds()
-                if not recipe.evaluate.every_steps or progress.step % recipe.evaluate.every_steps:
-                    figures = self.evaluate()
-                self.save()
+                yield
         finally:
             self.engine.close()
             if self.recorder is not None:
                 self.recorder.close()
-        export_policy(self, figures)
-        self.curves.say(self._closing())
-        self.curves.close()
+
+    def run(self) -> dict[str, float]:
+        figures = super().run()
         draw_curve(self.out, self.curves.say)
         return figures
+
+    # -------------------------------------------------------------------------------------------------------- updates
+
+    def update(self, lr: float) -> None:
+        groups = self.queue.take(self.recipe.update.groups, self.progress.step)
+        self._record(self.step(groups, lr), lr)
 
     def step(self, groups: Sequence[Group], lr: float) -> dict[str, float]:
         """One update from these groups, published to the engine. Returns what was seen on the way."""
@@ -163,7 +154,7 @@ class RlTrainer:
         ages: Counter[int] = Counter()
         for items in passes:
             made = make_pass(items, model.config, model.device)
-            logits = self.learner.predict(made.batch, see(self.learner, made.batch.tiles_n3HW))
+            logits = self.learner.predict(made.batch, self.learner.look(made.batch.tiles_n3HW))
             forbidden = made.forbidden(logits.shape[-1])
             now, entropy = chosen(logits, made.batch.targets_l, self.drawing, forbidden)
             start = self._starting_logprobs(made.batch, forbidden) if self.recipe.objective.kl else None
@@ -195,39 +186,14 @@ class RlTrainer:
             "seconds": time.monotonic() - began,
         }
 
-    def evaluate(self) -> dict[str, float]:
-        """Greedy success on held-out seeds, by the weights of right now: no update happens meanwhile."""
-        part = self.recipe.evaluate
-        if part.every_steps is None:
-            return {}
-        suite = open_suite(self.recipe, suite=part.suite, names=part.names, seeds=part.seeds)
-        tasks: list[Task] = list(suite.tasks)
-        scores = self.rollouts.evaluate(tasks)
-        means = {name: sum(wins) / len(wins) for name, wins in sorted(scores.items())}
-        figures = {f"success/{name}": mean for name, mean in means.items()}
-        figures["evaluation/success"] = sum(means.values()) / max(len(means), 1)
-        self.curves.add(self.progress.step, figures)
-        self.curves.flush()
-        self.display.evaluated(self.progress.step, figures["evaluation/success"], len(tasks))
-        return figures
-
-    def save(self) -> None:
-        self.progress.seconds = self._seconds()
-        self.progress.more = {"counts": self.counts.state(), "sampler": self.rollouts.state()}
-        self.checkpoints.save(self.progress, self.optimiser)
-        self.curves.flush()
-        draw_curve(self.out)
-
-    # ------------------------------------------------------------------------------------------------------ its parts
-
     def _starting_logprobs(self, batch: Batch, forbidden: Tensor | None) -> Tensor:
         """Of the policy this run began with: a frozen copy, or the same weights without their adapters."""
         with torch.no_grad():
             if self.start is not None:
-                logits = self.start.predict(batch, see(self.start, batch.tiles_n3HW))
+                logits = self.start.predict(batch, self.start.look(batch.tiles_n3HW))
             else:
                 with lora.without(self.learner):
-                    logits = self.learner.predict(batch, see(self.learner, batch.tiles_n3HW))
+                    logits = self.learner.predict(batch, self.learner.look(batch.tiles_n3HW))
             return chosen(logits, batch.targets_l, self.drawing, forbidden)[0]
 
     def _ask_engine(self, groups: Sequence[Group]) -> None:
@@ -253,6 +219,7 @@ class RlTrainer:
         values = {f"update/{name}": value for name, value in figures.items()} | {
             "lr": lr,
             **({"rollout/success": (counts.successes - before.successes) / episodes} if episodes else {}),
+            **({"rollout/reward": (counts.rewards - before.rewards) / episodes} if episodes and self._rewards else {}),
             "rollout/estimate": sum(known) / max(len(known), 1),
             "rollout/inside": float(sum(map(self.sampler.inside, self.sampler.estimates))),
             "rollout/episodes": float(counts.episodes),
@@ -277,31 +244,50 @@ class RlTrainer:
     def _heard(self, report: StepReport) -> None:
         self._busy += report.seconds
 
-    def _done(self) -> float:
-        schedule, parts = self.recipe.schedule, [0.0]
-        if schedule.steps is not None:
-            parts.append(self.progress.step / schedule.steps)
-        if schedule.minutes is not None:
-            parts.append(self._seconds() / (60 * schedule.minutes))
-        return min(1.0, max(parts))
+    # ----------------------------------------------------------------------------------------------- how good it is
 
-    def _save_due(self, last: float) -> bool:
-        save = self.recipe.save
-        by_steps = save.every_steps is not None and self.progress.step % save.every_steps == 0
-        return by_steps or (save.every_minutes is not None and self._seconds() - last >= 60 * save.every_minutes)
+    def judge(self) -> dict[str, float]:
+        """Greedy success on held-out seeds, by the weights of right now: no update happens meanwhile."""
+        if self._held_out is None:
+            return {}
+        scores = sorted(self.rollouts.evaluate(self._held_out.tasks).items())
+        means = {name: sum(score.success for score in mine) / len(mine) for name, mine in scores}
+        figures = {f"success/{name}": mean for name, mean in means.items()}
+        figures["evaluation/success"] = sum(means.values()) / max(len(means), 1)
+        if self._rewards:
+            rewards = [sum(score.reward for score in mine) / len(mine) for _, mine in scores]
+            figures["evaluation/reward"] = sum(rewards) / max(len(rewards), 1)
+        return figures
 
-    def _seconds(self) -> float:
-        return time.monotonic() - self._started
+    def show(self, figures: Mapping[str, float]) -> None:
+        assert self._held_out is not None
+        self.display.evaluated(self.progress.step, figures["evaluation/success"], len(self._held_out.tasks))
 
-    def _opening(self) -> str:
-        learning = sum(p.numel() for p in self.learner.parameters() if p.requires_grad)
-        start = f"resumed at update {self.progress.step:,}" if self.progress.step else "from the start"
-        model = self.learner.model
-        tasks = f"{len(self.sampler.estimates)} tasks, groups of {self.recipe.rollouts.group}"
-        who = f"{self.recipe.name}: {learning:,} parameters learn in {model.dtype} on {model.device}"
-        return f"{who}, {tasks}, {start}"
+    # -------------------------------------------------------------------------------------------------------- its end
 
-    def _closing(self) -> str:
+    def remember(self) -> None:
+        self.progress.more = {"counts": self.counts.state(), "sampler": self.rollouts.state()}
+
+    def save(self) -> None:
+        super().save()
+        draw_curve(self.out)
+
+    def particulars(self) -> list[str]:
+        return [f"{len(self.sampler.estimates)} tasks", f"groups of {self.recipe.rollouts.group}"]
+
+    def story(self) -> list[str]:
+        p, c = self.progress, self.counts
+        done = (
+            f"Reinforcement learning on live rollouts, seed {self.recipe.seed}: {p.step:,} updates, {c.episodes:,} "
+            f"episodes ({c.successes:,} successes), {c.steps:,} steps, {c.sampled_tokens:,} tokens sampled, "
+            f"{p.learnt:,} learnt; {c.kept:,} groups kept, {c.dropped:,} dropped; {p.seconds / 60:.1f} minutes."
+        )
+        return [done]
+
+    def profile(self) -> Profile:
+        return profile_of(self.recipe.model.source, self.recipe.agent)
+
+    def closing(self) -> str:
         p, c = self.progress, self.counts
         ages = "  ".join(f"{age}: {n:,}" for age, n in sorted(c.staleness.items()))
         return (
@@ -309,30 +295,3 @@ class RlTrainer:
             f"{p.learnt:,} tokens learnt of {c.sampled_tokens:,} sampled; {c.kept:,} groups kept, "
             f"{c.dropped:,} dropped; tokens by staleness: {ages}"
         )
-
-
-def _load(recipe: RlRecipe, device: torch.device) -> tuple[Learner, Processor]:
-    wanted = recipe.model
-    dtype = working_dtype(wanted, device)
-    model, processor = load_model(wanted.source, device=device, dtype=dtype, seed=recipe.seed)
-    if model.vision_model is None:
-        raise ConfigError(f"{wanted.source} has no vision tower; a computer-use policy sees screens")
-    learner = Learner(model)
-    for part in wanted.learn:
-        getattr(model, part).requires_grad_(recipe.lora is None)
-    model.language_model.checkpoint_layers = wanted.checkpoint_layers
-    return learner.train(), processor
-
-
-def _engine_config(recipe: RlRecipe) -> EngineConfig:
-    part = recipe.engine
-    return EngineConfig(
-        kv_tokens=part.kv_tokens,
-        state_rows=part.state_rows,
-        token_budget=max(part.token_budget, recipe.rollouts.sessions + 1),
-        gather=part.gather,
-        max_running=recipe.rollouts.sessions + 1,  # and the probe
-        host_bytes=part.host_bytes,
-        expected_tokens=recipe.agent.max_tokens,
-        prefix_cache_bytes=0,
-    )

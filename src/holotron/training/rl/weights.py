@@ -117,13 +117,8 @@ def disagreement(
     made = make_pass([item], learner.model.config, learner.model.device)
     learner.eval()
     try:
-        logits = learner.predict(made.batch, see(learner, made.batch.tiles_n3HW))
+        logits = learner.predict(made.batch, learner.look(made.batch.tiles_n3HW))
         now, _ = chosen(logits, made.batch.targets_l, drawing, made.forbidden(logits.shape[-1]))
     finally:
         learner.train()
     return float((now.detach() - made.logprobs_l).abs().exp().mean())
-
-
-def see(learner: Learner, tiles_n3HW: Tensor) -> Tensor | None:
-    """The rows of the language model for these tiles."""
-    return learner.see(learner.pixels(tiles_n3HW))[1] if len(tiles_n3HW) else None
