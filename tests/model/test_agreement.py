@@ -150,6 +150,11 @@ ON_UNLESS_REFUSED = (
     "{% set on = enable_thinking is not defined or enable_thinking %}"
     "{{ messages[-1].content }}{{ '<think>\n' if on else '<think></think>' }}"
 )
+# The line and the two endings of Nemotron 3's published template.
+AS_NEMOTRON_3 = (
+    "{%- set enable_thinking = enable_thinking if enable_thinking is defined else True %}"
+    "{{ messages[-1].content }}{%- if enable_thinking %}{{ '<think>\n' }}{%- else %}{{ '<think></think>' }}{%- endif %}"
+)
 BY_TEXT_AND_ON = (
     "{%- set ns = namespace(on=true) -%}{%- for m in messages -%}{%- if '/no_think' in m.content -%}"
     "{%- set ns.on = false -%}{%- elif '/think' in m.content -%}{%- set ns.on = true -%}{%- endif -%}{%- endfor -%}"
@@ -161,6 +166,7 @@ BY_TEXT_AND_ON = (
     ("source", "default"),
     [
         (ON_UNLESS_REFUSED, True),
+        (AS_NEMOTRON_3, True),
         (BY_TEXT_AND_ON, True),
         ("{{ messages[-1].content }}", False),
         (ChatTemplate.builtin("chatml").source, False),
