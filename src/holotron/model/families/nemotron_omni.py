@@ -12,10 +12,11 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from holotron.errors import ConfigError
-from holotron.model.config import ImageConfig, ModelConfig
+from holotron.model.config import ImageConfig, ModelConfig, ProjectorConfig, VisionConfig
 from holotron.model.families import FAMILIES
 from holotron.model.families.base import AgentDefaults, Chat, nested_decoder
 from holotron.model.families.common import names_kind
+from holotron.model.families.nemotron_h import nemotron_3_nano_30b_a3b
 from holotron.model.families.nemotron_vl import NemotronVL, wraps_nemotron
 from holotron.model.families.radio import is_dynamic
 
@@ -72,3 +73,16 @@ class NemotronOmni(NemotronVL):
             "video_temporal_patch_size": 2,
             "vision_config": written["vision_config"] | {"video_temporal_patch_size": 2},
         }
+
+
+def holotron_3_nano() -> ModelConfig:
+    """Holotron-3-Nano and Holotron4-30B-A3B without the sound encoder (0.6B of their 33B parameters)."""
+    decoder = nemotron_3_nano_30b_a3b()
+    return replace(
+        decoder,
+        name="holotron-3-nano",
+        family=NemotronOmni.name,
+        vision=VisionConfig(prefix=NemotronOmni.prefix_tokens, align_corners=NemotronOmni.align_corners),
+        projector=ProjectorConfig(20480),  # as in the generation before; a real checkpoint's tensors decide
+        image=ImageConfig(min_patches=1024, max_patches=13312),
+    )
