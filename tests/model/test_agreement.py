@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,23 @@ def test_without_any_end_there_is_one_clear_error_and_only_for_grammars(folder: 
         assert free.result().finish_reason == "length"
         with pytest.raises(InputError, match=r"eos_token_id.*generation_config\.json"):
             engine.complete([1, 2, 3], GREEDY, grammar=Grammar.regex("yes"))
+
+
+def test_the_familys_own_end_counts_where_no_file_says(folder: Path) -> None:
+    """Nor the template: it writes replies without a mark behind them."""
+    edit(folder / "config.json", **omni_of(folder), eos_token_id=[])
+    (folder / "generation_config.json").unlink()
+    edit(folder / "tokenizer_config.json", eos_token=None)
+    (folder / "chat_template.jinja").write_text("{% for m in messages %}[{{ m.content }}]{% endfor %}")
+    model, processor = load_model(folder, device="cpu")
+    assert model.config.family == "nemotron_omni"
+    assert processor.end_of_turn is None
+    assert model.config.tokens.eos == (IM_END,)
+
+
+def omni_of(folder: Path) -> dict[str, object]:
+    vision = json.loads((folder / "config.json").read_text())["vision_config"]
+    return {"model_type": "nemotron_h_omni", "architectures": None, "vision_config": vision | {"min_num_patches": 4}}
 
 
 def test_an_eos_that_is_no_id_is_named(folder: Path) -> None:
