@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from holotron.cli.data import app
 from holotron.data.shards import content_hash, iter_pages
+from holotron.errors import InputError
 
 call = CliRunner()
 
@@ -21,6 +22,21 @@ def test_drawn_sheet_and_hash(tmp_path: Path) -> None:
     assert call.invoke(app, ["hash", str(tmp_path / "d")]).output.strip() == content_hash(tmp_path / "d")
     done = call.invoke(app, ["sheet", str(tmp_path / "d"), str(tmp_path / "s.html"), "--count", "2"])
     assert "2 screenshots" in done.output
+
+
+def test_damaged_pages_are_moved_aside_and_painted_again(tmp_path: Path) -> None:
+    paint = ["drawn", str(tmp_path), "--pages", "4", "--size", "160x160@1", "--sheet", "0"]
+    call.invoke(app, paint)
+    whole = content_hash(tmp_path)
+    assert "all of 4 pages are sound" in call.invoke(app, ["verify", str(tmp_path)]).output
+    shard = tmp_path / "pages" / "000000.parquet"
+    shard.write_bytes(shard.read_bytes()[:-100])
+    for words in (["hash", str(tmp_path)], paint, ["verify", str(tmp_path)]):
+        failed = call.invoke(app, words)
+        assert isinstance(failed.exception, InputError) and "--quarantine" in str(failed.exception), words
+    assert "0 pages are sound" in call.invoke(app, ["verify", str(tmp_path), "--quarantine"]).output
+    call.invoke(app, paint)
+    assert content_hash(tmp_path) == whole
 
 
 @pytest.mark.browser

@@ -22,6 +22,7 @@ from holotron.model.config import (
     MambaConfig,
     MLPConfig,
     ModelConfig,
+    MoEConfig,
     ProjectorConfig,
     TokenIds,
     VisionConfig,
@@ -30,7 +31,7 @@ from holotron.model.model import Holotron
 from holotron.model.processor import ImageConfig, Processor, normalise
 
 VOCAB = 48
-PATTERNS = {"hybrid": "M*-M", "attention": "*-*", "mamba": "M-M"}
+PATTERNS = {"hybrid": "M*-M", "attention": "*-*", "mamba": "M-M", "experts": "ME*E"}
 TOKENS = TokenIds(image=40, image_start=41, image_end=42, bos=43, eos=(44,), first_unsampled=46)
 
 
@@ -47,6 +48,7 @@ def micro_config(kind: str, vocab: int = VOCAB, tokens: TokenIds = TOKENS) -> Mo
             if "*" in pattern
             else None,
             mlp=MLPConfig(24),
+            moe=MoEConfig(experts=4, top_k=2, width=12, shared_width=8) if "E" in pattern else None,
             max_positions=1024,
         ),
         vision=VisionConfig(hidden=8, layers=1, heads=2, mlp=16, patch=4, grid=4, prefix=1),

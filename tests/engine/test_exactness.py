@@ -53,6 +53,13 @@ def test_any_schedule_says_what_the_network_alone_says(
 
 
 @pytest.mark.slow
+@examples(max_examples=30, **THOROUGH)
+@given(config=CONFIGS, operations=OPERATIONS)
+def test_with_experts_too(config: EngineConfig, operations: list[Operation]) -> None:
+    play("experts", torch.float64, 0.0, config, operations)
+
+
+@pytest.mark.slow
 @examples(max_examples=60, **THOROUGH)
 @given(config=CONFIGS, replay=st.booleans(), operations=OPERATIONS)
 def test_in_single_precision_too_up_to_near_ties(

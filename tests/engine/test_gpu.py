@@ -12,7 +12,7 @@ import torch
 from holotron.engine import Engine, EngineConfig, SamplingParams
 from holotron.engine.core import Core
 from holotron.engine.log import Log
-from holotron.model.config import MambaConfig
+from holotron.model.config import MambaConfig, MoEConfig
 from holotron.model.loading import load_model
 from holotron.model.model import Holotron
 from holotron.model.presets import preset
@@ -147,6 +147,26 @@ def test_our_kernels_in_single_precision_agree_with_the_reference_on_the_cpu() -
         for said, n in zip(replies(Core(model, roomy(**options))), range(8), strict=True):
             log = Log([*prompt(n).ids, *said])
             assert_greedy(twin, log, len(said), 1e-3)
+
+
+@pytest.mark.parametrize("options", [{}, {"weight_dtype": "float8_e4m3fn"}], ids=["bf16", "fp8"])
+def test_experts_run_in_graphs_too(options: dict) -> None:
+    config = preset("tiny")
+    decoder = replace(
+        config.decoder,
+        pattern="ME*EM",
+        mamba=MambaConfig(heads=16, head_dim=16, state=16, groups=2, chunk=32),
+        moe=MoEConfig(experts=16, top_k=3, width=48, shared_width=64),
+    )
+
+    def made() -> Holotron:
+        model = random_model(replace(config, decoder=decoder), device="cuda", dtype=torch.bfloat16)
+        return model.eval().requires_grad_(False)
+
+    plain = replies(Core(made(), roomy(graphs=False, overlap=False, **options)))
+    core = Core(made(), roomy(**options))
+    assert replies(core) == plain
+    assert core.runner.captured == [8]
 
 
 def test_8_bit_projections_run_in_graphs_too() -> None:

@@ -55,6 +55,10 @@ def test_the_solver_scores_and_chance_does_not(tmp_path):
     again = asyncio.run(evaluate(SolverPolicy(), suite, tmp_path / "a", settings=Settings(sessions=4)))
     assert (again.progress.resumed, again.progress.steps) == (9, 0)
     assert again.scores == result.scores
+    # Other seeds are another experiment: mixed into one folder, its report would be of neither.
+    more = miniwob("click-test,click-button,enter-text", range(100, 104), scale=2)
+    with pytest.raises(ConfigError, match=r"episodes: 3 new \(.*choose another folder"):
+        asyncio.run(evaluate(SolverPolicy(), more, tmp_path / "a"))
     chance = asyncio.run(
         evaluate(
             RandomPolicy(),

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holotron.errors import InputError
-from holotron.evals.paired import Change, compare
+from holotron.evals.paired import Change, compare, differences_beside_the_policy
 
 
 def rows(outcomes: str, task: str = "a") -> list[dict]:
@@ -44,3 +44,17 @@ def test_the_interval_holds_the_difference(pairs):
 def test_runs_with_nothing_in_common_are_refused():
     with pytest.raises(InputError, match="same --tasks and --seeds"):
         compare(rows("+"), rows("+", "b"))
+
+
+def test_what_else_differs_is_said():
+    def manifest(model: str, scale: float, history: str = "append") -> dict:
+        policy = {"policy": "engine", "model": model, "history": history, "dialect": {"name": "compact"}}
+        view = {"scale": scale, "crop": True}
+        return {"config": {"policy": policy, "limits": {"steps": 20}, "environment": {"suite": "x", "view": view}}}
+
+    assert differences_beside_the_policy(manifest("a", 2), manifest("b", 2)) == []
+    found = differences_beside_the_policy(manifest("a", 2), manifest("a", 3, "window:3"))
+    assert found == ["environment.view.scale was 2, is 3", "policy.history was 'append', is 'window:3'"]
+    by_address = manifest("a", 2)
+    by_address["config"]["policy"] |= {"policy": "openai", "base_url": "http://x/v1", "structured": True}
+    assert differences_beside_the_policy(manifest("a", 2), by_address) == ["policy.structured was None, is True"]

@@ -40,7 +40,7 @@ import holotron.kernels.scan.reference as scan_reference
 import holotron.kernels.scan.triton as scan_triton
 from holotron.kernels.scan import replay, triton_replay
 from holotron.kernels.scan.replay import Replay
-from tests.kernels import gradients
+from tests.kernels import experts, gradients
 from tests.kernels.material import BF16, FP8, FP32, REAL, SMALL, TOLERANCE, Bench, Result, error, scan_inputs, wide
 
 
@@ -309,6 +309,7 @@ CHECKS: dict[str, Callable[[Bench], Iterator[Result]]] = {
     "attention": check_attention,
     "tiles": check_tiles,
     "gradients": gradients.check,
+    "experts": experts.check,
 }
 
 

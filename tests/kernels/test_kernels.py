@@ -19,7 +19,8 @@ import torch
 pytest.importorskip("triton")
 
 HERE = Path(__file__).parent
-NAMES = ("norms", "rotary", "quantized", "choice", "conv", "scan", "replay", "attention", "tiles", "gradients")
+NAMES = ("norms", "rotary", "quantized", "choice", "conv", "scan", "replay", "attention", "tiles")
+NAMES += ("gradients", "experts")
 
 
 @cache

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import Result
+from typer.testing import CliRunner
 
+from holotron.cli.data import app
 from holotron.errors import ConfigError, InputError
+from holotron.rollouts.records import LONGEST_TEXT
 from holotron.rollouts.store import RunReader, RunWriter
 from holotron.storage.journal import segment_path
 from holotron.types import (
@@ -257,3 +262,73 @@ def test_outcomes_can_be_forgotten_and_run_again(run):
     import duckdb
 
     assert duckdb.sql(f"select count(*) from '{run}/steps/*.parquet'").fetchall() == [(30,)]
+
+
+# ------------------------------------------------------------------------------------------------- damage and bounds
+
+
+def command(*words: str) -> Result:
+    return CliRunner().invoke(app, ["verify", *words])
+
+
+def test_a_damaged_run_is_verified_put_right_and_completed(run):
+    assert "all of 10 episodes are sound" in command(str(run)).stdout
+    (run / "steps" / "000001.parquet").unlink()  # episodes 4 to 7
+    stained = trajectory(1).steps[0].observation.image  # seen by episodes 0 and 1, and by 7 and 8
+    name = next(path for path in run.glob("images/*/*") if path.read_bytes() == stained)
+    name.write_bytes(b"something else")
+    with pytest.raises(InputError, match=r"steps/000001\.parquet is missing"):
+        list(RunReader(run).trajectories())
+    found = command(str(run))
+    assert isinstance(found.exception, InputError) and "--quarantine" in str(found.exception)
+    assert "steps/000001.parquet: is missing" in found.stdout
+    assert f"{name.relative_to(run)}: toy/press/1: it is damaged" in found.stdout
+    fixed = command(str(run), "--quarantine")
+    assert fixed.exit_code == 0, fixed.exception
+    left = [t.id for t in RunReader(run).trajectories()]
+    assert f"{len(left)} episodes are sound and stay" in fixed.stdout
+    assert 0 < len(left) < 6
+    with RunWriter(run, MANIFEST) as writer:
+        for number in range(10):
+            if f"toy/press/{number}" not in writer.finished:
+                writer.append(trajectory(number))
+    assert {t.id: t.steps for t in RunReader(run).trajectories()} == {
+        f"toy/press/{number}": trajectory(number).steps for number in range(10)
+    }
+    assert "all of 10 episodes are sound" in command(str(run)).stdout
+
+
+def test_there_is_something_to_verify(tmp_path):
+    nothing = command(str(tmp_path))
+    assert isinstance(nothing.exception, InputError) and "holds nothing to verify" in str(nothing.exception)
+
+
+def test_what_a_page_says_about_itself_is_bounded(tmp_path):
+    huge = "x" * 1_000_000
+    seen = Observation(b"x", "image/png", (1, 1), (1, 1), f"data:,{huge}", huge, ("a", huge), 0, huge)
+    short = replace(seen, url="http://a", title="a" * LONGEST_TEXT, tabs=("a", "b"), note="b")
+    steps = (Step(0, seen, Reply(Completion(""))), Step(1, short, Reply(Completion(""))))
+    with RunWriter(tmp_path / "run", MANIFEST) as writer:
+        writer.append(Trajectory("t", Task("toy", "t"), steps, Outcome.FAILURE, error=huge, final=seen))
+        assert segment_path(tmp_path / "run", 0).stat().st_size < 60_000
+    (back,) = RunReader(tmp_path / "run").trajectories()
+    assert back.steps[0].observation.title == "x" * LONGEST_TEXT + "… [cut: 1000000 characters]"
+    assert back.steps[1].observation == short
+    assert back.error.endswith("[cut: 1000000 characters]")
+
+
+def test_an_evaluation_keeps_its_set_of_episodes(tmp_path):
+    """With new seeds in an old folder the score would be that of a set nobody asked for."""
+    equal = ("kind", "config", "episodes")
+    RunWriter(tmp_path / "eval", MANIFEST | {"episodes": ["t/1", "t/2"]}, equal=equal).close()
+    RunWriter(tmp_path / "eval", MANIFEST | {"episodes": ["t/1", "t/2"]}, equal=equal).close()
+    with pytest.raises(ConfigError, match=r"episodes: 1 new \(t/3\), 1 left out \(t/1\)"):
+        RunWriter(tmp_path / "eval", MANIFEST | {"episodes": ["t/2", "t/3"]}, equal=equal)
+
+
+def test_a_torn_note_of_a_spoiled_attempt_is_passed_over(run):
+    (run / "attempts.jsonl").write_bytes(b'{"episode": "a"}\n{"epis')
+    with RunWriter(run, MANIFEST) as writer:
+        writer.spoiled("b", 1, "torn into the line before")
+        writer.spoiled("c", 1, "whole")
+    assert [note["episode"] for note in RunReader(run).spoiled()] == ["a", "c"]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -111,3 +113,22 @@ def test_a_damaged_manifest_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text(json.dumps(["?"]))
     with pytest.raises(InputError, match=r"manifest\.json is damaged"):
         open_store(tmp_path)
+
+
+def test_a_store_that_is_closed_while_a_record_arrives_stays_whole(tmp_path: Path) -> None:
+    """As when a run is cancelled: its last record is written by a thread that nobody waits for."""
+    for attempt in range(20):
+        store = open_store(tmp_path / str(attempt), shard_records=100)
+
+        def add(numbers: range, store: Any = store) -> None:
+            for number in numbers:
+                store.append(*record(number))
+
+        add(range(5))
+        with ThreadPoolExecutor(2) as threads:
+            late = threads.submit(add, range(5, 9))
+            threads.submit(store.close).result()
+        if late.exception() is not None:
+            assert isinstance(late.exception(), InputError)
+        open_store(tmp_path / str(attempt)).close()  # which checks that heads and parts fit
+        assert 5 <= len(list(read_records(tmp_path / str(attempt), TABLES))) <= 9

@@ -22,8 +22,6 @@ from holotron.agent.dialects import Dialect, make_dialect
 from holotron.agent.history import History, parse_history
 from holotron.errors import ConfigError
 from holotron.model.families import agent_defaults
-from holotron.model.hf_json import read_json
-from holotron.model.processor import SamplingDefaults
 from holotron.view import View
 
 FILE = "agent.json"
@@ -106,23 +104,15 @@ def _renamed(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def profile_for(name: str, folder: Path | None = None) -> Profile:
-    """What the model says of itself, else what its family is known to speak, else the most common contract. How a
-    model in a folder is sampled is settled here, as its publishers do it, else greedily: so it is the same in this
-    process and behind a server that announces it."""
-    if folder is None:
-        # Of a model behind a URL whose family nobody knows: greedily, as agents mostly are.
-        return _by_name(name) or Profile(temperature=0.0)
-    said = read_profile(folder / FILE) if (folder / FILE).is_file() else _by_name(name) or Profile()
-    file = folder / "generation_config.json"
-    own = SamplingDefaults.from_hf(read_json(file) if file.is_file() else {})
-    temperature = next(value for value in (said.temperature, own.temperature, 0.0) if value is not None)
-    return replace(said, temperature=temperature, top_p=own.top_p if said.top_p is None else said.top_p)
-
-
-def _by_name(name: str) -> Profile | None:
+    """What the model says of itself, else what its family is known to speak, else the most common contract."""
+    if folder is not None and (folder / FILE).is_file():
+        return read_profile(folder / FILE)
     known = agent_defaults(name)
+    if known is None:
+        # Of a model behind a URL nothing else is known: greedy, as agents mostly are.
+        return Profile(temperature=0.0) if folder is None else Profile()
     said = ("dialect", "frame", "history", "temperature", "top_p", "max_tokens", "thinking")
-    return None if known is None else Profile(**{field: getattr(known, field) for field in said})
+    return Profile(**{field: getattr(known, field) for field in said})
 
 
 def read_profile(path: Path) -> Profile:

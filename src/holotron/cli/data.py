@@ -10,6 +10,7 @@ import typer
 
 from holotron.cli.counting import counting
 from holotron.cli.data_annotate import annotate
+from holotron.cli.data_verify import verify
 
 if TYPE_CHECKING:
     from holotron.data.pages.make import Size
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Generate labelled pages; let models label screenshots.")
 app.command()(annotate)
+app.command()(verify)
 
 Out = Annotated[Path, typer.Argument(help="Folder for the pages; what is there already is kept and completed.")]
 Sizes = Annotated[list[str] | None, typer.Option("--size", help="Page size as 160x160@2; may be given several times.")]

@@ -175,9 +175,11 @@ def compare(
 ) -> None:
     """Two runs on the same episodes: what was won, what was lost, and whether that can be luck."""
     from holotron.evals.paired import compare as pair
+    from holotron.evals.paired import differences_beside_the_policy
     from holotron.rollouts.store import RunReader
 
-    result = pair(RunReader(before).episodes(), RunReader(after).episodes())
+    first, second = RunReader(before), RunReader(after)
+    result = pair(first.episodes(), second.episodes())
     for name, task in sorted(result.tasks.items(), key=lambda item: item[1].difference):
         if task.won or task.lost:
             print(f"{name:32} {100 * task.before:3.0f} -> {100 * task.after:3.0f} %  {task.won} won, {task.lost} lost")
@@ -186,6 +188,9 @@ def compare(
     print(f"{100 * whole.difference:+.1f} points ({100 * result.low:+.1f} to {100 * result.high:+.1f}),", end=" ")
     print(f"{whole.won} won, {whole.lost} lost, chance {whole.chance:.3f}", end="")
     print(f"; {result.unpaired} episodes in one run only" if result.unpaired else "")
+    if also := differences_beside_the_policy(first.manifest, second.manifest):
+        print("The two runs differ in more than the policy:")
+        print("\n".join(f"  {line}" for line in also))
 
 
 def _questioned(

@@ -15,7 +15,7 @@ import io
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image
@@ -24,14 +24,17 @@ from holotron.data.labels import Element, Page, Sample, Text, elements_from_json
 from holotron.errors import InputError
 from holotron.storage import shards
 from holotron.storage.files import exists
-from holotron.storage.tables import Row, Table, Tables, arrow
+from holotron.storage.tables import Record, Row, Table, Tables, arrow
+
+if TYPE_CHECKING:
+    import pyarrow
 
 FORMAT = 1
 FOLDER = "pages"
 _STORED = ("kind", "by", "instruction", "box", "answer", "point")  # of a sample
 
 
-def schema() -> Any:
+def schema() -> pyarrow.Schema:
     pa = arrow()
     text, whole, real = pa.string(), pa.int32(), pa.float32()
     sample = pa.struct({
@@ -142,8 +145,17 @@ def iter_rows(path: Path, columns: list[str] | None = None) -> Iterator[Row]:
     """Rows as plain dictionaries, in order, a few at a time."""
     for path_of_shard in shard_files(path):
         with shards.open_parquet(path_of_shard) as file:
-            for batch in file.iter_batches(64, columns=columns):
+            for batch in file.iter_batches(64, columns=columns, use_threads=False):
                 yield from batch.to_pylist()
+
+
+def load_table(path: Path) -> pyarrow.Table:
+    """All pages in memory as they are stored, their images compressed."""
+    tables = []
+    for path_of_shard in shard_files(path):
+        with shards.open_parquet(path_of_shard) as file:
+            tables.append(file.read(use_threads=False))
+    return arrow().concat_tables(tables)
 
 
 def iter_pages(path: Path) -> Iterator[Page]:
@@ -166,6 +178,14 @@ def from_row(row: Row) -> Page:
         action=json.loads(row["action"]) if row["action"] else None,
         samples=tuple(_sample(sample) for sample in row["samples"]),
     )
+
+
+def image_check(record: Record) -> Iterator[tuple[str, str]]:
+    """For `verify`: the screenshot can be decoded."""
+    try:
+        decode(record[0]["image"])
+    except (OSError, ValueError) as error:
+        yield "", f"its screenshot cannot be decoded: {error}"
 
 
 def decode(image: bytes) -> np.ndarray:

@@ -33,9 +33,9 @@ def bucket_sizes(most: int) -> list[int]:
 @torch.no_grad()  # as the engine runs it: weights that could learn make no difference
 def capturable(model: Holotron, pools: Pools) -> bool:
     """Whether every kernel of a decode reads its inputs on the device alone: ours do, the torch references look at the
-    host's copies, and a mixture of experts asks the device which experts to run."""
+    host's copies, or (that of experts) ask the device which ones to run."""
     decoder = model.config.decoder
-    if not use_triton(model.language_model.backbone.embeddings.weight) or decoder.moe is not None:
+    if not use_triton(model.language_model.backbone.embeddings.weight):
         return False
     from holotron.kernels.attention import triton as attention
     from holotron.kernels.conv.triton import TAPS

@@ -21,6 +21,7 @@ from holotron.engine.scheduler import Piece
 from holotron.engine.sequence import Sequence
 from holotron.engine.vision import VisionCache
 from holotron.kernels.layout import Layout, upload
+from holotron.model.layers import MoE
 from holotron.model.model import Holotron
 
 NARROWEST = 64  # pages
@@ -40,6 +41,10 @@ class Runner:
         self._tables: Tables | None = None
         self._last: tuple[Batch, int] | None = None  # decodes, and how many of them are real
         self._graphs = Graphs(model, pools, self._sampled) if self._sizes and capturable(model, pools) else None
+        if self._graphs is not None:
+            experts = [module for module in model.modules() if isinstance(module, MoE)]
+            for layer in experts[:1]:  # all have the same shape
+                layer.rehearse(config.token_budget)
 
     def run(self, pieces: list[Piece]) -> Tensor:
         """Write the pieces into their memories; the final vector of each piece's last token, [S, D], which is valid

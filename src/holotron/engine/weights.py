@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from holotron.errors import CheckpointError
-from holotron.model.layers import Mamba2, Projection
+from holotron.model.layers import Experts, Mamba2, Projection
 from holotron.model.model import Holotron
 
 _VISION = ("vision_model.", "mlp1.")  # the tower and the projector
@@ -23,11 +24,16 @@ def load_weights(model: Holotron, tensors: Mapping[str, Tensor]) -> bool:
             raise CheckpointError(f"the model has no parameter {name!r}")
         if tensor.shape != own[name].shape:
             raise CheckpointError(f"{name} has shape {list(tensor.shape)}, the model's has {list(own[name].shape)}")
-    projections = {f"{name}.weight": m for name, m in model.named_modules() if isinstance(m, Projection)}
+    load: dict[str, Callable[[Tensor], None]] = {}  # what may have to be rounded to 8 bits
+    for name, module in model.named_modules():
+        if isinstance(module, Projection):
+            load[f"{name}.weight"] = module.load
+        elif isinstance(module, Experts):
+            load |= {f"{name}.{part}": partial(module.load, part) for part in module.parts}
     with torch.no_grad():
         for name, tensor in tensors.items():
-            if name in projections:  # it may have to be rounded to 8 bits
-                projections[name].load(tensor)
+            if name in load:
+                load[name](tensor)
             else:
                 own[name].copy_(tensor, non_blocking=True)
     for module in model.modules():

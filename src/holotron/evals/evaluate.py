@@ -72,6 +72,7 @@ async def evaluate(
         on_progress=on_progress,
         on_episode=on_episode,
         listeners=listeners,
+        complete=True,  # the score is that of a set of episodes: another set is another run
     )
     reader = RunReader(out)
     wanted = {task.id for task in suite.tasks}

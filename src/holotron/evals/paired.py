@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from holotron.errors import InputError
+from holotron.storage.manifest import differences
 from holotron.types import Outcome
 
 _NOT_PLAYED = (Outcome.ENVIRONMENT_ERROR, Outcome.UNSCORED)
@@ -51,6 +52,25 @@ class Comparison:
     high: float
     tasks: dict[str, Change]
     unpaired: int  # episodes that only one of the runs has
+
+
+# What makes a policy that policy. Everything else about two runs should be the same for their scores to be compared.
+_WHO = ("policy", "model", "base_url", "script")
+
+
+def differences_beside_the_policy(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """What else differs between two runs, by their manifests: what was shown, the limits, how replies were sampled, the
+    browser. Each line says what was and what is."""
+    return [
+        line
+        for part in ("environment", "limits", "policy")
+        for line in differences(_beside(before, part), _beside(after, part), part)
+    ]
+
+
+def _beside(manifest: Mapping[str, Any], part: str) -> dict[str, Any]:
+    said = manifest.get("config", {}).get(part, {})
+    return {name: value for name, value in said.items() if part != "policy" or name not in _WHO}
 
 
 def compare(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any]]) -> Comparison:

@@ -78,6 +78,12 @@ def roomy(device: torch.device) -> bool:
     return properties.shared_memory_per_block_optin >= 160 * 1024  # type: ignore[attr-defined]
 
 
+@functools.cache
+def has_tensor_copies(device: torch.device) -> bool:
+    """Whether the GPU copies tiles by itself from a description of the tensor: Hopper and later."""
+    return device.type != "cuda" or torch.cuda.get_device_capability(device) >= (9, 0)
+
+
 def power_of_two(n: int) -> bool:
     return n > 0 and n & (n - 1) == 0
 

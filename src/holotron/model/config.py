@@ -67,6 +67,9 @@ class MoEConfig:
     top_groups: int = 1
     normalise: bool = True
     latent: int | None = None  # routed experts work in this smaller space when set
+    activation: Literal["relu2", "swiglu"] = "relu2"
+    scoring: Literal["sigmoid", "softmax"] = "sigmoid"  # sigmoid: with a learned bias for the choice alone
+    shared_gate: bool = False  # the shared expert (none if `shared_width` is 0) counts as much as a gate says
 
 
 @dataclass(frozen=True)

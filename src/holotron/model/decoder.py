@@ -19,7 +19,7 @@ from holotron.kernels.layout import Layout
 from holotron.kernels.scan import flush
 from holotron.model.cache import Cache, DecoderState
 from holotron.model.config import DecoderConfig
-from holotron.model.layers import MLP, Attention, Mamba2, MoE, Projection, RMSNorm
+from holotron.model.layers import MLP, Attention, Experts, Mamba2, MoE, Projection, RMSNorm
 from holotron.model.native import NativeDecoder, native_head
 
 
@@ -95,10 +95,10 @@ class Decoder(nn.Module):
         )
 
     def quantize(self) -> None:
-        """Keep the projections of Mamba and MLP layers in 8 bits from here on, for inference. What reads the most
-        (attention, the head) and what writes every token (the embeddings) stays as it is."""
+        """Keep the projections of Mamba and MLP layers, and experts, in 8 bits from here on, for inference. What reads
+        the most (attention, the head), what writes every token (the embeddings) and routers stay as they are."""
         for module in self.modules():
-            if isinstance(module, Projection) and not module.quantized:
+            if isinstance(module, Projection | Experts) and not module.quantized:
                 module.quantize()
 
     def embed(self, ids_T: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from holotron.errors import ConfigError
 from holotron.kernels.attention import attend
 from holotron.kernels.conv import causal_conv
+from holotron.kernels.experts import Routing, Stacks, different_sizes, mix, route, router_logits
 from holotron.kernels.layout import Layout
 from holotron.kernels.linear import Quantized, linear, quantize, relu2
 from holotron.kernels.norm import add_rms_norm, gated_rms_norm, rms_norm
@@ -214,66 +215,135 @@ class MLP(nn.Module):
 
 
 class Router(nn.Module):
-    """Sigmoid scores; a learned bias decides who is chosen but not how much the chosen weigh."""
+    """Which experts read a token. With sigmoid scores, a learned bias decides who is chosen but not what they count."""
+
+    e_score_correction_bias: Tensor | None
 
     def __init__(self, hidden: int, config: MoEConfig) -> None:
         super().__init__()
-        self.config = config
+        self.routing = Routing(
+            config.top_k, config.scoring, config.normalise, config.scale, config.groups, config.top_groups
+        )
         self.weight = nn.Parameter(torch.empty(config.experts, hidden))
-        self.register_buffer("e_score_correction_bias", torch.zeros(config.experts, dtype=torch.float32))
+        biased = config.scoring == "sigmoid"
+        self.register_buffer("e_score_correction_bias", torch.zeros(config.experts) if biased else None)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+        """Casting the model to 16 bits leaves the bias in fp32: it tells apart experts that score nearly alike."""
+        before = self.e_score_correction_bias
+        super()._apply(fn, recurse)
+        after = self.e_score_correction_bias
+        if before is not None and after is not None and after.dtype in (torch.bfloat16, torch.float16):
+            self.e_score_correction_bias = before.to(device=after.device, dtype=torch.float32)
+        return self
 
     def forward(self, x_TD: Tensor) -> tuple[Tensor, Tensor]:
         """Chosen experts and their weights, both [T, top_k]."""
-        c = self.config
-        dtype = torch.promote_types(x_TD.dtype, torch.float32)
-        scores_TE = F.linear(x_TD.to(dtype), self.weight.to(dtype)).sigmoid()
-        choice_TE = scores_TE + self.e_score_correction_bias.to(dtype)  # type: ignore[operator]
-        if c.groups > 1:
-            grouped = choice_TE.unflatten(-1, (c.groups, -1))
-            group_score = grouped.topk(2, dim=-1).values.sum(-1)
-            keep = torch.zeros_like(group_score, dtype=torch.bool)
-            keep.scatter_(-1, group_score.topk(c.top_groups, dim=-1).indices, True)
-            choice_TE = grouped.masked_fill(~keep[..., None], 0.0).flatten(-2)
-        chosen = choice_TE.topk(c.top_k, dim=-1).indices
-        weight = scores_TE.gather(-1, chosen)
-        if c.normalise:
-            weight = weight / (weight.sum(-1, keepdim=True) + 1e-20)
-        return chosen, weight * c.scale
+        return route(router_logits(x_TD, self.weight), self.e_score_correction_bias, self.routing)
 
 
 class Experts(nn.Module):
-    """All experts of a layer in two stacked tensors (the checkpoint stores them one by one)."""
+    """All experts of a layer in stacked tensors (the checkpoint stores them one by one), which may be kept in 8 bits
+    with one scale per output channel."""
 
     def __init__(self, hidden: int, config: MoEConfig) -> None:
         super().__init__()
+        self.gate_proj: nn.Parameter | None = None
+        if config.activation == "swiglu":
+            self.gate_proj = nn.Parameter(torch.empty(config.experts, config.width, hidden))
         self.up_proj = nn.Parameter(torch.empty(config.experts, config.width, hidden))
         self.down_proj = nn.Parameter(torch.empty(config.experts, hidden, config.width))
+        self.parts = [name for name, _ in self.named_parameters()]
+        for name in self.parts:
+            self.register_buffer(f"{name}_scale", None, persistent=False)
+        self._dtype = self.up_proj.dtype  # of the results
 
-    def forward(self, x_TD: Tensor, chosen_Tk: Tensor, weight_Tk: Tensor) -> Tensor:
-        out = torch.zeros_like(x_TD)
-        for expert in chosen_Tk.unique().tolist():
-            token, place = (chosen_Tk == expert).nonzero(as_tuple=True)
-            y = F.linear(F.relu(F.linear(x_TD[token], self.up_proj[expert])).square(), self.down_proj[expert])
-            out = out.index_add(0, token, y * weight_Tk[token, place, None].to(y.dtype))
-        return out
+    @property
+    def quantized(self) -> bool:
+        return self._scale("up_proj") is not None
+
+    def _scale(self, name: str) -> Tensor | None:
+        scale: Tensor | None = getattr(self, f"{name}_scale")
+        return scale
+
+    def _stack(self, name: str) -> Tensor | Quantized:
+        scale, weight = self._scale(name), getattr(self, name)
+        return weight if scale is None else Quantized(weight, scale)
+
+    def forward(
+        self, x_TD: Tensor | Quantized, chosen_Tk: Tensor, weight_Tk: Tensor, beside_TD: Tensor | None
+    ) -> Tensor:
+        gate = self._stack("gate_proj") if self.gate_proj is not None else None
+        stacks = Stacks(self._stack("up_proj"), self._stack("down_proj"), gate)
+        mixed = mix(x_TD, chosen_Tk, weight_Tk, stacks, beside_TD)
+        return mixed.to(self._dtype) if self.quantized else mixed
+
+    @torch.no_grad()
+    def quantize(self) -> None:
+        """From here on in 8 bits, for inference."""
+        self._dtype = self.up_proj.dtype
+        for name in self.parts:
+            weight = getattr(self, name).detach()
+            if weight.is_meta:  # only its size is asked for
+                values = weight.new_empty(weight.shape, dtype=torch.float8_e4m3fn)
+                scale = weight.new_empty((*weight.shape[:2], 1), dtype=torch.float32)
+            else:
+                values, scale = self._narrow(weight)
+            setattr(self, name, nn.Parameter(values, requires_grad=False))
+            setattr(self, f"{name}_scale", scale)
+
+    @torch.no_grad()
+    def load(self, name: str, weight: Tensor) -> None:
+        """New values for one of the stacks, in place."""
+        mine, scale = getattr(self, name), self._scale(name)
+        if scale is None:
+            mine.copy_(weight, non_blocking=True)
+        else:
+            values, new_scale = self._narrow(weight.to(mine.device, self._dtype))
+            mine.copy_(values)
+            scale.copy_(new_scale)
+
+    @staticmethod
+    def _narrow(weight_EOI: Tensor) -> Quantized:
+        values, scale = quantize(weight_EOI.flatten(0, 1))
+        return Quantized(values.view(weight_EOI.shape), scale.view(*weight_EOI.shape[:2], 1))
 
 
 class MoE(nn.Module):
-    quantized = False
+    """Routed experts beside one that reads every token."""
+
+    quantized = False  # the router wants its input in full; whoever multiplies in 8 bits rounds it then
 
     def __init__(self, hidden: int, config: MoEConfig) -> None:
         super().__init__()
         inner = config.latent or hidden
         self.gate = Router(hidden, config)
         self.experts = Experts(inner, config)
-        self.shared_experts = MLP(hidden, MLPConfig(config.shared_width))
+        shared = MLPConfig(config.shared_width, config.activation)
+        self.shared_experts = MLP(hidden, shared) if config.shared_width else None
+        self.shared_expert_gate = nn.Linear(hidden, 1, bias=False) if config.shared_gate else None
         self.fc1_latent_proj = nn.Linear(hidden, inner, bias=False) if config.latent else None
         self.fc2_latent_proj = nn.Linear(inner, hidden, bias=False) if config.latent else None
 
     def forward(self, x_TD: Tensor, layout: Layout, cache: None = None) -> Tensor:
         chosen, weight = self.gate(x_TD)
-        routed = self.fc1_latent_proj(x_TD) if self.fc1_latent_proj is not None else x_TD
-        routed = self.experts(routed, chosen, weight)
-        if self.fc2_latent_proj is not None:
-            routed = self.fc2_latent_proj(routed)
-        return routed + self.shared_experts(x_TD, layout)
+        narrow_TD = quantize(x_TD) if self.experts.quantized else x_TD
+        shared = self._shared(x_TD, narrow_TD, layout) if self.shared_experts is not None else None
+        if self.fc1_latent_proj is None or self.fc2_latent_proj is None:
+            return self.experts(narrow_TD, chosen, weight, shared)
+        routed = self.fc2_latent_proj(self.experts(self.fc1_latent_proj(x_TD), chosen, weight, None))
+        return routed if shared is None else routed + shared
+
+    @torch.inference_mode()
+    def rehearse(self, most_tokens: int) -> None:
+        """Run once with every number of tokens that takes other kernels, so that nobody waits for a compiler later."""
+        routing, weight = self.gate.routing, self.gate.weight
+        for count in different_sizes(len(weight), routing.top_k, most_tokens):
+            self(weight.new_ones(count, weight.shape[1]), Layout.build([count], device=weight.device))
+
+    def _shared(self, x_TD: Tensor, narrow_TD: Tensor | Quantized, layout: Layout) -> Tensor:
+        assert self.shared_experts is not None
+        shared = self.shared_experts(narrow_TD if self.shared_experts.quantized else x_TD, layout)
+        if self.shared_expert_gate is None:
+            return shared
+        return shared * self.shared_expert_gate(x_TD).sigmoid()

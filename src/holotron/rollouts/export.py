@@ -30,7 +30,7 @@ from holotron.agent.messages import Message, to_openai
 from holotron.errors import InputError
 from holotron.rollouts.records import Row
 from holotron.rollouts.store import RunReader
-from holotron.storage.files import TEMPORARY, replace_file
+from holotron.storage.files import NewFile, make_folder, replace_file
 from holotron.types import Reply, Task, Trajectory
 
 
@@ -56,9 +56,8 @@ def export_sft(
     pictures = _Pictures(run, out)
     lines = episodes = replies = 0
     skipped: dict[str, str] = {}
-    out.parent.mkdir(parents=True, exist_ok=True)
-    temporary = out.with_name(out.name + TEMPORARY)
-    with temporary.open("w") as file:
+    make_folder(out.parent)
+    with NewFile(out) as file:
         for trajectory in reader.trajectories(where=where):
             try:
                 written = [_line(trajectory, *part, pictures) for part in conversations(trajectory, dialect, history)]
@@ -66,13 +65,12 @@ def export_sft(
                 skipped[trajectory.id] = str(error)
                 continue
             for line in written:
-                file.write(json.dumps(line, ensure_ascii=False) + "\n")
+                file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
                 replies += len(line["learn"])
             lines += len(written)
             episodes += 1
             if on_episode is not None:
                 on_episode(episodes)
-    temporary.replace(out)
     return ExportReport(lines, episodes, replies, skipped)
 
 
@@ -151,6 +149,6 @@ class _Pictures:
         if not stored.exists():
             stored = self._out.with_name(f"{self._out.stem}-images") / f"{digest}{suffix}"
             if not stored.exists():
-                stored.parent.mkdir(parents=True, exist_ok=True)
+                make_folder(stored.parent)
                 replace_file(stored, image.data)
         return os.path.relpath(stored, self._out.parent)

@@ -31,6 +31,7 @@ import numpy as np
 from holotron.errors import InputError
 from holotron.rollouts.recorded import RecordedEpisode, RecordedStep, RunEpisodes, Where, recorded
 from holotron.rollouts.records import Row
+from holotron.storage.files import make_folder, replace_file
 
 FORMAT = "holotron-pack-1"
 SIDE = 8
@@ -111,16 +112,16 @@ class _Writer:
         self._steps += len(steps)
 
     def save(self, path: Path) -> Packed:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(path.name + ".tmp")
-        with zipfile.ZipFile(temporary, "w") as file:
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w") as file:
             file.writestr("about.json", json.dumps({"format": FORMAT, "frames": self._sizes}))
             file.writestr("episodes.jsonl.xz", lzma.compress("".join(self._lines).encode(), filters=_FILTERS))
             for name, (compressor, buffer) in self._streams.items():
                 buffer.write(compressor.flush())
                 file.writestr(f"{name}.xz", buffer.getvalue())
-        temporary.replace(path)
-        return Packed(path, len(self._lines), self._steps, len(self._sizes), path.stat().st_size)
+        make_folder(path.parent)
+        replace_file(path, packed.getvalue())
+        return Packed(path, len(self._lines), self._steps, len(self._sizes), len(packed.getvalue()))
 
     def _add_frame(self, pixels: np.ndarray) -> int:
         squares = _cut(pixels)

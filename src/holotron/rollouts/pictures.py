@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 
 from holotron.errors import InputError
-from holotron.storage.files import replace_file
+from holotron.storage.files import exists, make_folder, read_file, replace_file
 from holotron.types import Observation
 
 _SUFFIX = {"image/png": ".png", "image/jpeg": ".jpg", "image/webp": ".webp"}
@@ -15,6 +15,7 @@ _SUFFIX = {"image/png": ".png", "image/jpeg": ".jpg", "image/webp": ".webp"}
 class Pictures:
     def __init__(self, run: Path) -> None:
         self._run = run
+        self._problems: dict[str, str] = {}
 
     def keep(self, observation: Observation) -> str:
         """Store a screenshot; its path relative to the run directory."""
@@ -24,14 +25,24 @@ class Pictures:
             raise InputError(f"cannot store a screenshot of type {observation.mime!r}; use PNG or JPEG")
         name = f"images/{digest[:2]}/{digest}{suffix}"
         path = self._run / name
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
+        if not exists(path):
+            make_folder(path.parent)
             replace_file(path, observation.image)
         return name
+
+    def problem(self, name: str) -> str:
+        """What is wrong with a stored picture; "" if it is what its name says."""
+        if name not in self._problems:
+            try:
+                right = hashlib.sha256(read_file(self._run / name)).hexdigest() == Path(name).stem
+                self._problems[name] = "" if right else "it is damaged"
+            except FileNotFoundError:
+                self._problems[name] = "it is missing"
+        return self._problems[name]
 
     def load(self, name: str) -> bytes:
         path = self._run / name
         try:
-            return path.read_bytes()
+            return read_file(path)
         except FileNotFoundError:
             raise InputError(f"the run {self._run} lacks {name}; was its images folder copied along?") from None

@@ -16,6 +16,7 @@ from holotron.storage.tables import Row
 from holotron.types import Completion, Observation, Outcome, Reply, Step, Task, Trajectory
 
 FORMAT = 1
+LONGEST_TEXT = 4000  # characters of what a page says about itself; dialects show the first 500 at most
 
 KeepImage = Callable[[Observation], str]  # stores the picture, returns its path
 LoadImage = Callable[[str], bytes]
@@ -37,7 +38,7 @@ def to_rows(trajectory: Trajectory, keep: KeepImage) -> tuple[Row, list[Row]]:
         "success": trajectory.outcome is Outcome.SUCCESS,
         "reward": float(trajectory.reward),
         "answer": trajectory.answer,
-        "error": trajectory.error,
+        "error": bounded(trajectory.error),
         "attempt": trajectory.attempt,
         "started_at": trajectory.started_at,
         "seconds": trajectory.seconds,
@@ -76,6 +77,13 @@ def from_rows(episode: Mapping[str, Any], steps: Iterable[Mapping[str, Any]], lo
         seconds=episode["seconds"],
         final=None if final is None else _observation(final, load),
     )
+
+
+def bounded(text: str) -> str:
+    """Text that a page chooses (title, address, dialog), cut to a length that a record can carry, with a mark."""
+    if len(text) <= LONGEST_TEXT:
+        return text
+    return f"{text[:LONGEST_TEXT]}… [cut: {len(text)} characters]"
 
 
 def _storable(value: Any) -> Any:
@@ -167,11 +175,11 @@ def _observation_row(observation: Observation, keep: KeepImage) -> Row:
         "height": observation.image_size[1],
         "viewport_width": observation.viewport[0],
         "viewport_height": observation.viewport[1],
-        "url": observation.url,
-        "title": observation.title,
-        "tabs": list(observation.tabs),
+        "url": bounded(observation.url),
+        "title": bounded(observation.title),
+        "tabs": [bounded(title) for title in observation.tabs],
         "active_tab": observation.active_tab,
-        "note": observation.note,
+        "note": bounded(observation.note),
     }
 
 

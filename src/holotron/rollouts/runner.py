@@ -80,17 +80,20 @@ async def rollout(
     on_progress: Callable[[Progress], None] | None = None,
     on_episode: Callable[[Trajectory], None] | None = None,
     listeners: Sequence[Listener] = (),
+    complete: bool = False,
 ) -> Progress:
     """Play all tasks and record them in `out`. `environment` describes the pool for the manifest; `on_episode` is told
-    what is on record, `listeners` everything that happens in every attempt at an episode."""
+    what is on record, `listeners` everything that happens in every attempt at an episode. `complete`: these episodes
+    are the whole run, as in an evaluation; otherwise a later call may add others to it."""
     episodes = episodes_of(tasks, repeats)
+    ids = sorted(id for id, _ in episodes)
     manifest = describe_run(kind, policy=policy.describe(), limits=limits.describe(), environment=environment)
-    with RunWriter(out, manifest) as writer:
+    equal = ("kind", "config", "episodes") if complete else ("config",)
+    with RunWriter(out, {**manifest, "episodes": ids}, equal=equal) as writer:
         if settings.retry_errors:
             writer.forget(ERRORS)
-        known = set(writer.manifest.get("episodes", []))
-        if any(id not in known for id, _ in episodes):
-            writer.update_manifest(episodes=sorted(known | {id for id, _ in episodes}))
+        if not set(ids) <= set(known := writer.manifest.get("episodes", [])):
+            writer.update_manifest(episodes=sorted({*known, *ids}))
         coordinator = _Coordinator(episodes, policy, pool, writer, settings, limits, on_progress, on_episode, listeners)
         return await coordinator.run()
 

@@ -21,12 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from holotron.rollouts.pictures import Pictures
-from holotron.rollouts.records import FORMAT, from_rows, to_rows
+from holotron.rollouts.records import FORMAT, bounded, from_rows, to_rows
 from holotron.rollouts.tables import TABLES
 from holotron.storage.files import append_line, read_file
 from holotron.storage.manifest import read_manifest
 from holotron.storage.store import ShardedStore, read_records
 from holotron.storage.tables import Record, Row
+from holotron.storage.verify import Check
 from holotron.types import Outcome, Trajectory
 
 ATTEMPTS = "attempts.jsonl"
@@ -69,7 +70,7 @@ class RunWriter:
 
     def spoiled(self, episode: str, attempt: int, error: str) -> None:
         """Note an attempt that came to nothing through no fault of the agent, and will be made again."""
-        line = json.dumps({"episode": episode, "attempt": attempt, "error": error, "time": time.time()})
+        line = json.dumps({"episode": episode, "attempt": attempt, "error": bounded(error), "time": time.time()})
         append_line(self.path / ATTEMPTS, line.encode())
 
     def forget(self, outcomes: Collection[Outcome]) -> int:
@@ -130,6 +131,20 @@ class RunReader:
     def rows(self) -> Iterator[Record]:
         """Episode rows with their step rows."""
         return read_records(self.path, TABLES)
+
+
+def picture_check(run: Path) -> Check:
+    """For `verify`: every picture that an episode shows is there, and is what its name says."""
+    pictures = Pictures(run)
+
+    def check(record: Record) -> Iterator[tuple[str, str]]:
+        episode, steps = record
+        shown = [step["observation"] for step in steps] + [episode["final"]]
+        for name in sorted({seen["image"] for seen in shown if seen is not None}):
+            if problem := pictures.problem(name):
+                yield name, problem
+
+    return check
 
 
 def _note(line: bytes) -> Row | None:

@@ -62,8 +62,9 @@ async def play(
     on_progress: Callable[[Progress], None] | None = None,
     on_episode: Callable[[Trajectory], None] | None = None,
     listeners: Sequence[Listener] = (),
+    complete: bool = False,
 ) -> Progress:
-    """Play all tasks of the suite and record them in `out`, or go on with what is there."""
+    """Play all tasks of the suite and record them in `out`, or go on with what is there; see `rollout`."""
     pool = suite.open(settings.sessions)
     try:
         return await rollout(
@@ -79,6 +80,7 @@ async def play(
             on_progress=on_progress,
             on_episode=on_episode,
             listeners=listeners,
+            complete=complete,
         )
     finally:
         await pool.close()

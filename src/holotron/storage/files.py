@@ -36,7 +36,7 @@ _WHY = {
 }
 
 
-def refused(verb: str, path: Path, error: OSError) -> StorageError:
+def _refused(verb: str, path: Path, error: OSError) -> StorageError:
     """The sentence for what the file system said when we wanted to read or write."""
     why, remedy = _WHY.get(error.errno or 0, (str(error.strerror or error), "Put that right"))
     kept = "What was stored before is unharmed. " if verb == "write" else ""
@@ -63,7 +63,7 @@ def _writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise refused("write", path, error) from error
+        raise _refused("write", path, error) from error
 
 
 @contextmanager
@@ -73,19 +73,14 @@ def _reading(path: Path) -> Iterator[None]:
     except (FileNotFoundError, NotADirectoryError) as error:
         raise FileNotFoundError(str(path)) from error
     except OSError as error:
-        raise refused("read", path, error) from error
+        raise _refused("read", path, error) from error
 
 
 # ------------------------------------------------------------------------------------------------------------- reading
 
 
-def open_file(path: Path) -> IO[bytes]:
-    """A file to read. FileNotFoundError if it is not there; what else goes wrong is a StorageError."""
-    with _reading(path):
-        return path.open("rb")
-
-
 def read_file(path: Path) -> bytes:
+    """FileNotFoundError if it is not there; what else goes wrong is a StorageError."""
     with _reading(path):
         return path.read_bytes()
 
@@ -114,24 +109,51 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
 
 
-def replace_file(path: Path, data: bytes, *, durable: bool = False) -> None:
-    """Write `data` so that a reader, or a crash, sees the old file or the new one and nothing between. `durable` also
-    survives a power cut."""
-    temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}{TEMPORARY}")
-    with _writing(path):
+class NewFile:
+    """A file that takes its place when it is complete: a reader, or a crash, sees the old file or the new one and
+    nothing between. `durable` also survives a power cut.
+
+    with NewFile(path) as file:
+        file.write(data)
+    """
+
+    def __init__(self, path: Path, *, durable: bool = False) -> None:
+        self._path, self._durable = path, durable
+        self._temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}{TEMPORARY}")
+        with _writing(path):
+            self._file = self._temporary.open("wb")
+
+    def write(self, data: bytes) -> None:
+        with _writing(self._path):
+            self._file.write(data)
+
+    def __enter__(self) -> NewFile:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         try:
-            with temporary.open("wb") as file:
-                file.write(data)
-                if durable:
-                    file.flush()
-                    os.fsync(file.fileno())
-            temporary.replace(path)
-        except BaseException:
+            if kind is None:
+                with _writing(self._path):
+                    self._complete()
+        finally:
+            with suppress(OSError):  # where it is complete, there is nothing to remove
+                self._file.close()
             with suppress(OSError):
-                temporary.unlink()
-            raise
-        if durable:
-            _sync_folder(path.parent)
+                self._temporary.unlink(missing_ok=True)
+
+    def _complete(self) -> None:
+        self._file.flush()
+        if self._durable:
+            os.fsync(self._file.fileno())
+        self._file.close()
+        self._temporary.replace(self._path)
+        if self._durable:
+            _sync_folder(self._path.parent)
+
+
+def replace_file(path: Path, data: bytes, *, durable: bool = False) -> None:
+    with NewFile(path, durable=durable) as file:
+        file.write(data)
 
 
 def replace_json(path: Path, value: Any) -> None:

@@ -98,7 +98,7 @@ def agree(folder: Path, wanted: Mapping[str, Any], *, equal: Sequence[str] = ("c
         replace_json(folder / MANIFEST, wanted)
         return dict(wanted)
     found = read_manifest(folder, wanted["format"])
-    different = [line for name in equal for line in _differences(found.get(name), wanted.get(name), name)]
+    different = [line for name in equal for line in differences(found.get(name), wanted.get(name), name)]
     if different:
         more = f"; and {len(different) - _MOST_SHOWN} more" if len(different) > _MOST_SHOWN else ""
         raise ConfigError(
@@ -111,12 +111,12 @@ def agree(folder: Path, wanted: Mapping[str, Any], *, equal: Sequence[str] = ("c
 _MOST_SHOWN = 5
 
 
-def _differences(old: Any, new: Any, where: str) -> list[str]:
+def differences(old: Any, new: Any, where: str) -> list[str]:
     """What is not the same, line by line. A name below `config` is known to the reader without that word."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         keys = [*old, *(key for key in new if key not in old)]
         inside = "" if where == "config" else f"{where}."
-        return [line for key in keys for line in _differences(old.get(key), new.get(key), f"{inside}{key}")]
+        return [line for key in keys for line in differences(old.get(key), new.get(key), f"{inside}{key}")]
     if old == new:
         return []
     if _are_names(old) and _are_names(new):

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holotron.storage.files import Damaged, make_folder, numbered_files, open_file, refused, replace_file
+from holotron.storage.files import Damaged, make_folder, numbered_files, read_file, replace_file
 from holotron.storage.tables import Record, Row, Table, Tables, arrow
 
 if TYPE_CHECKING:
@@ -64,40 +64,52 @@ def read_shard(folder: Path, tables: Tables, number: int, *, parts: bool = True)
 
 
 def read_table(folder: Path, table: Table, number: int) -> list[Row]:
-    """The rows of one table of a shard. Columns may be missing (an older version wrote it) or be unknown (a newer one),
-    but not both: that is a damaged name, which Parquet's checksums do not cover."""
+    """The rows of one table of a shard."""
     path = shard_path(folder, table, number)
     with open_parquet(path) as file:
-        found, known = set(file.schema_arrow.names), set(table.schema().names)
-        if table.id not in found or (found - known and known - found):
-            raise Damaged(path, f"is damaged (it has other columns: {', '.join(sorted(found - known))})")
-        return list(file.read().to_pylist())
+        if odd := _odd_columns(file.schema_arrow, table):
+            raise Damaged(path, f"is damaged (in its columns: {', '.join(odd)})")
+        return list(file.read(use_threads=False).to_pylist())
+
+
+def _odd_columns(found: pyarrow.Schema, table: Table) -> list[str]:
+    """Parquet's checksums do not cover names and types of columns. A column may be missing (an older version wrote the
+    shard) or be unknown (a newer one did), but not both: that is a damaged name."""
+    wanted = table.schema()
+    unknown, missing = set(found.names) - set(wanted.names), set(wanted.names) - set(found.names)
+    odd = {name for name in found.names if name in wanted.names and found.field(name).type != wanted.field(name).type}
+    if (unknown and missing) or table.id in missing:
+        odd |= unknown | missing
+    return sorted(odd)
 
 
 # --------------------------------------------------------------------------------------------------------------- files
 
 
 def write_rows(path: Path, rows: list[Row], schema: pyarrow.Schema, **options: Any) -> None:
-    """A Parquet file, durable when this returns."""
+    """A Parquet file, durable when this returns. Its pages carry checksums, which `open_parquet` has checked: without
+    them a flipped bit in a number goes unseen."""
     pa = arrow()
     out = io.BytesIO()
-    pa.parquet.write_table(pa.Table.from_pylist(rows, schema), out, compression="zstd", **options)
+    pa.parquet.write_table(
+        pa.Table.from_pylist(rows, schema), out, compression="zstd", write_page_checksum=True, **options
+    )
     make_folder(path.parent)
     replace_file(path, out.getvalue(), durable=True)
 
 
 @contextmanager
 def open_parquet(path: Path) -> Iterator[Any]:
-    """A `pyarrow.parquet.ParquetFile`. That it is missing, or damaged where it is read, is one sentence: `Damaged`."""
+    """A `pyarrow.parquet.ParquetFile`. That it is missing, or damaged where it is read, is one sentence: `Damaged`.
+
+    From memory and with `use_threads=False` pyarrow starts no threads. Shards are small, and a process that ends just
+    after those threads have started is aborted now and then."""
     pa = arrow()
     try:
-        with open_file(path) as file:
-            yield pa.parquet.ParquetFile(file)
+        yield pa.parquet.ParquetFile(pa.BufferReader(read_file(path)), page_checksum_verification=True)
     except FileNotFoundError:
         raise Damaged(path, "is missing") from None
     except (pa.ArrowException, OSError, ValueError) as error:
-        if isinstance(error, OSError) and error.errno:  # pyarrow's own errors of this class have no number
-            raise refused("read", path, error) from error
         raise Damaged(path, f"is damaged ({_first_line(error)})") from error
 
 

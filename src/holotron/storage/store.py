@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -66,6 +67,8 @@ class ShardedStore(Generic[T]):
         self._shard_records = shard_records
         self._summary = summary
         self._segment: Segment | None = None
+        # A run that is cancelled closes its store while another thread still puts its last record there.
+        self._one_at_a_time = threading.RLock()
         make_folder(folder)
         self._lock = lock_folder(folder)
         try:
@@ -84,21 +87,25 @@ class ShardedStore(Generic[T]):
     def append(self, row: Row, parts: Sequence[Row] = ()) -> None:
         """Put a record on record. When this returns, a crash cannot lose it; when it fails, it has left no trace."""
         id = row[self._tables.head.id]
-        if id in self.finished:
-            raise InputError(f"{id} is already on record in {self.folder}")
-        if self._segment is None:
-            self._segment = Segment(self.folder, self._next_number())
-        self._segment.append(row, list(parts))
-        self.finished[id] = self._summary(row)
-        if len(self._segment.records) >= self._shard_records:
-            self.flush()
+        with self._one_at_a_time:
+            if self._lock.closed:
+                raise InputError(f"{self.folder} is closed: {id} comes too late")
+            if id in self.finished:
+                raise InputError(f"{id} is already on record in {self.folder}")
+            if self._segment is None:
+                self._segment = Segment(self.folder, self._next_number())
+            self._segment.append(row, list(parts))
+            self.finished[id] = self._summary(row)
+            if len(self._segment.records) >= self._shard_records:
+                self.flush()
 
     def flush(self) -> None:
         """Move what is in the journal into a shard."""
-        segment, self._segment = self._segment, None
-        if segment is not None:
-            segment.close()
-            self._commit(segment.number, segment.records)
+        with self._one_at_a_time:
+            segment, self._segment = self._segment, None
+            if segment is not None:
+                segment.close()
+                self._commit(segment.number, segment.records)
 
     def forget(self, ids: Collection[str]) -> None:
         """Take records off, so that they are made again. Once begun, it is completed, by the next writer if need be."""
@@ -116,10 +123,11 @@ class ShardedStore(Generic[T]):
         replace_json(self.folder / MANIFEST, self.manifest)
 
     def close(self) -> None:
-        try:
-            self.flush()
-        finally:
-            self._lock.close()
+        with self._one_at_a_time:
+            try:
+                self.flush()
+            finally:
+                self._lock.close()
 
     def __enter__(self) -> ShardedStore[T]:
         return self

@@ -45,6 +45,11 @@ class Finding:
     ids: tuple[str, ...] = ()  # only these of its records; none are named: all of it
     segment: int | None = None  # the segment of the journal that has bad lines
 
+    @property
+    def movable(self) -> bool:
+        """A store can do without records, not without its manifest."""
+        return self.shard is not None or self.segment is not None
+
 
 @dataclass(slots=True)
 class Report:

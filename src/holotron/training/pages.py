@@ -26,8 +26,8 @@ from holotron.data.labels import Sample as Question
 from holotron.data.pages.make import Size
 from holotron.data.pages.words import LANGUAGES
 from holotron.data.samples import make_samples
-from holotron.data.shards import from_row, shard_files
-from holotron.errors import InputError, MissingDependency
+from holotron.data.shards import from_row, load_table
+from holotron.errors import InputError
 from holotron.model.config import ModelConfig
 from holotron.model.processor import Processor, TiledImage, to_tiles
 from holotron.training.aims import with_places
@@ -189,12 +189,7 @@ class StoredPages:
     """Pages of `holotron data synth`. They are held in memory as they are stored, compressed, and shared by workers."""
 
     def __init__(self, data: PageData, processor: Processor, config: ModelConfig) -> None:
-        try:
-            import pyarrow
-            from pyarrow import parquet
-        except ImportError:
-            raise MissingDependency.extra("pyarrow", "train") from None
-        self._table = pyarrow.concat_tables([parquet.read_table(file) for file in shard_files(data.folder)])
+        self._table = load_table(data.folder)
         self._samples = PageSamples(data, processor, config)
 
     @property

@@ -93,9 +93,9 @@ def demonstration(processor: Processor, name: str, seed: int) -> Sample:
     return conversation_sample(processor, [*messages, {"role": "assistant", "content": dialect.render(click, screen)}])
 
 
-def untrained(folder: Path) -> Path:
+def untrained(folder: Path, config: ModelConfig | None = None) -> Path:
     """A checkpoint that has learned nothing. Under a grammar it clicks somewhere."""
-    config = small_config()
+    config = config or small_config()
     save(random_model(config, seed=0), byte_processor(config), folder)
     return folder
 

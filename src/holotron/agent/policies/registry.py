@@ -19,8 +19,9 @@ from pathlib import Path
 
 from holotron.actions import ACTIONS
 from holotron.agent.policies.base import Policy
+from holotron.agent.profiles import FILE as AGENT_FILE
 from holotron.agent.profiles import Profile, profile_for
-from holotron.errors import ConfigError
+from holotron.errors import CheckpointError, ConfigError
 from holotron.registry import Registry
 
 MAX_TOKENS = 1024  # of one reply, where neither the user nor the model says
@@ -84,11 +85,36 @@ async def declared_profile(request: PolicyRequest) -> Profile:
 
 
 def local_profile(source: str) -> Profile:
-    """Of a model that runs in this process. A hub id is fetched, as it will have to be anyway."""
+    """Of a model that runs in this process. Of a hub repository only its small files are fetched."""
     from holotron.model.loading import resolve
+    from holotron.model.weights.hub import looks_like_hub_id, snapshot
 
-    found = resolve(source)
-    return profile_for(source, found if isinstance(found, Path) else None)
+    if not looks_like_hub_id(source) or Path(source).is_dir():
+        found = resolve(source)
+        return profile_for(source, found if isinstance(found, Path) else None)
+    try:
+        return profile_for(source, snapshot(source, ["config.json", AGENT_FILE]))
+    except CheckpointError:  # no such file there, or no network: its name has to do
+        return profile_for(source)
+
+
+def announced_profile(source: str) -> Profile:
+    """What a server says of the model it serves: also what the model leaves to its files, because whoever asks by
+    address does not see those. As in this process, that is its publishers' sampling, or else the likeliest token."""
+    from holotron.model.loading import resolve
+    from holotron.model.processor import SamplingDefaults
+
+    profile, found = local_profile(source), resolve(source)
+    own = SamplingDefaults.of_folder(found) if isinstance(found, Path) else SamplingDefaults()
+    return replace(
+        profile,
+        temperature=first_said(profile.temperature, own.temperature, 0.0),
+        top_p=first_said(profile.top_p, own.top_p, 1.0),
+    )
+
+
+def first_said(*values: float | None) -> float:
+    return next(value for value in values if value is not None)
 
 
 def route(spec: str) -> tuple[str, str]:

@@ -29,7 +29,7 @@ def entries(model: Holotron) -> list[Entry]:
     public = family_of(model.config).tensor_key
     found: list[Entry] = []
     for name, tensor in named_tensors(model):
-        stacked = re.fullmatch(r"(.*\.experts)\.(up_proj|down_proj)", name)
+        stacked = re.fullmatch(r"(.*\.experts)\.(gate_proj|up_proj|down_proj)", name)
         if stacked:
             for j in range(tensor.shape[0]):
                 key = public(f"{stacked[1]}.{j}.{stacked[2]}.weight")
