@@ -35,7 +35,7 @@ def unsettle(model: Holotron, seed: int = 0) -> Holotron:
     return model
 
 
-def _drop_dt_clamp(model: torch.nn.Module) -> None:
+def drop_dt_clamp(model: torch.nn.Module) -> None:
     """Their prefill clamps the step size at `time_step_min`, their decode and the published kernels do not."""
     for module in model.modules():
         if hasattr(module, "time_step_limit"):
@@ -49,7 +49,7 @@ def theirs(model: Holotron, folder: Path) -> torch.nn.Module:
     loaded, report = kind.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
     assert not report["missing_keys"], report
     assert not report["unexpected_keys"], report
-    _drop_dt_clamp(loaded)
+    drop_dt_clamp(loaded)
     return loaded.eval()
 
 
@@ -86,5 +86,5 @@ def their_omni(model: Holotron, folder: Path) -> torch.nn.Module:
     loaded, report = NemotronH_Omni_Reasoning_V3.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
     assert all("video" in key or "summary_idxs" in key for key in report["missing_keys"]), report
     assert not report["unexpected_keys"], report
-    _drop_dt_clamp(loaded)
+    drop_dt_clamp(loaded)
     return loaded.eval()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,23 @@ def test_without_any_end_there_is_one_clear_error_and_only_for_grammars(folder: 
             engine.complete([1, 2, 3], GREEDY, grammar=Grammar.regex("yes"))
 
 
+def test_the_familys_own_end_counts_where_no_file_says(folder: Path) -> None:
+    """Nor the template: it writes replies without a mark behind them."""
+    edit(folder / "config.json", **omni_of(folder), eos_token_id=[])
+    (folder / "generation_config.json").unlink()
+    edit(folder / "tokenizer_config.json", eos_token=None)
+    (folder / "chat_template.jinja").write_text("{% for m in messages %}[{{ m.content }}]{% endfor %}")
+    model, processor = load_model(folder, device="cpu")
+    assert model.config.family == "nemotron_omni"
+    assert processor.end_of_turn is None
+    assert model.config.tokens.eos == (IM_END,)
+
+
+def omni_of(folder: Path) -> dict[str, object]:
+    vision = json.loads((folder / "config.json").read_text())["vision_config"]
+    return {"model_type": "nemotron_h_omni", "architectures": None, "vision_config": vision | {"min_num_patches": 4}}
+
+
 def test_an_eos_that_is_no_id_is_named(folder: Path) -> None:
     edit(folder / "generation_config.json", eos_token_id=["<|im_end|>"])
     with pytest.raises(ConfigError, match=r"generation_config\.json: eos_token_id"):
@@ -150,6 +168,11 @@ ON_UNLESS_REFUSED = (
     "{% set on = enable_thinking is not defined or enable_thinking %}"
     "{{ messages[-1].content }}{{ '<think>\n' if on else '<think></think>' }}"
 )
+# The line and the two endings of Nemotron 3's published template.
+AS_NEMOTRON_3 = (
+    "{%- set enable_thinking = enable_thinking if enable_thinking is defined else True %}"
+    "{{ messages[-1].content }}{%- if enable_thinking %}{{ '<think>\n' }}{%- else %}{{ '<think></think>' }}{%- endif %}"
+)
 BY_TEXT_AND_ON = (
     "{%- set ns = namespace(on=true) -%}{%- for m in messages -%}{%- if '/no_think' in m.content -%}"
     "{%- set ns.on = false -%}{%- elif '/think' in m.content -%}{%- set ns.on = true -%}{%- endif -%}{%- endfor -%}"
@@ -161,6 +184,7 @@ BY_TEXT_AND_ON = (
     ("source", "default"),
     [
         (ON_UNLESS_REFUSED, True),
+        (AS_NEMOTRON_3, True),
         (BY_TEXT_AND_ON, True),
         ("{{ messages[-1].content }}", False),
         (ChatTemplate.builtin("chatml").source, False),

@@ -39,6 +39,7 @@ def show(source: Source) -> None:
 
     d = config.decoder
     table = Table(title=config.name or source, show_header=False)
+    table.add_row("family", config.family)
     table.add_row("layers", f"{len(d.pattern)}: " + ", ".join(_kinds(d.pattern)))
     table.add_row("pattern", d.pattern)
     table.add_row("hidden, vocabulary, context", f"{d.hidden:,}, {d.vocab:,}, {d.max_positions:,}")

@@ -36,13 +36,16 @@ class VisionCache:
         missing = [tile for key, tile in wanted.items() if key not in found]
         # A tile cut by the end of an iteration is looked up twice; only its beginning counts.
         self.reused += max(0, sum(span.offset == 0 for span in spans) - len(missing))
-        # Tiles of one shape form a batch (they differ only for models of dynamic resolution).
+        # Tiles of one shape form a batch. They differ only for models of dynamic resolution, where as many form one as
+        # have the tokens of a batch of tiles.
+        image = self._model.config.image
         shapes: dict[torch.Size, list[Tile]] = {}
         for tile in missing:
             shapes.setdefault(tile.pixels.shape, []).append(tile)
-        for same in shapes.values():
-            for start in range(0, len(same), self._batch):
-                found |= self._encode(same[start : start + self._batch])
+        for shape, same in shapes.items():
+            count = max(1, self._batch * image.tokens_per_tile // image.tokens(*shape[-2:]))
+            for start in range(0, len(same), count):
+                found |= self._encode(same[start : start + count])
         return found
 
     def clear(self) -> None:

@@ -16,6 +16,7 @@ from holotron.model.config import (
     VisionConfig,
 )
 from holotron.model.families.nemotron_h import nemotron_3_nano_30b_a3b
+from holotron.model.families.nemotron_omni import holotron_3_nano
 from holotron.model.families.nemotron_vl import PATTERN_12B, holotron_12b
 from holotron.model.families.qwen3 import holo2_8b
 
@@ -104,6 +105,7 @@ def small_30m() -> ModelConfig:
 
 PRESETS = {
     "holotron-12b": holotron_12b,
+    "holotron-3-nano": holotron_3_nano,
     "holotron-mini": holotron_mini,
     "nemotron-3-nano-30b-a3b": nemotron_3_nano_30b_a3b,
     "holo2-8b": holo2_8b,

@@ -11,14 +11,14 @@ import pytest
 import holotron
 from holotron.errors import InputError
 from holotron.model.processor import Deltas, ImageConfig, Processor, Transcript
-from holotron.model.processor.continuation import end_of_turn, replay, seam
+from holotron.model.processor.continuation import replay, seam
 
 PROCESSOR = Processor.for_bytes(ImageConfig(tile_size=32, patch_size=8))
 GO = [{"role": "user", "content": "Go."}]
 
 
 def say(text: str, *, closed: bool) -> list[int]:
-    return [*PROCESSOR.encode_text(text), *([end_of_turn(PROCESSOR)] if closed else [])]
+    return [*PROCESSOR.encode_text(text), *(PROCESSOR.stop_ids if closed else ())]
 
 
 def test_turns_add_up_to_the_whole_conversation() -> None:

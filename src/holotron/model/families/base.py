@@ -28,11 +28,11 @@ class ImageTokens(NamedTuple):
 
 
 class Chat(NamedTuple):
-    """How conversations are written where a checkpoint brings no template of its own."""
+    """How conversations are written."""
 
-    template: str  # one of ours, see `ChatTemplate.builtin`
+    template: str  # one of ours, for checkpoints that bring none; see `ChatTemplate.builtin`
     mark: str  # a token by which a tokenizer shows that it was made for this format
-    end: str  # the token that ends a turn
+    end: str  # the token that ends a turn, also where no file says so
 
 
 @dataclass(frozen=True, slots=True)

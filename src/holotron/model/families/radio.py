@@ -32,11 +32,12 @@ def read_vision(top: Fields, *, prefix: int, align_corners: bool) -> VisionConfi
     arguments = Fields(v.get("args", default={}), f"{v.where}: args")
     patch = top.integer("patch_size", default=v.integer("patch_size", default=16))
     if "hidden_size" in v.data and "num_hidden_layers" in v.data:
+        hidden = v.integer("hidden_size")
         shape = {
-            "hidden": v.integer("hidden_size"),
+            "hidden": hidden,
             "layers": v.integer("num_hidden_layers"),
             "heads": v.integer("num_attention_heads"),
-            "mlp": v.integer("intermediate_size"),
+            "mlp": v.integer("intermediate_size", default=round(hidden * float(v.get("mlp_ratio", default=4.0)))),
         }
     else:
         name = str(arguments.get("model", default=v.get("model_name", "version", default="vit_huge_patch16_224")))
@@ -44,7 +45,9 @@ def read_vision(top: Fields, *, prefix: int, align_corners: bool) -> VisionConfi
         if name not in _TOWERS:
             raise ConfigError(f"{v.where}: unknown tower {name!r}; known are {sorted(_TOWERS)}")
         shape = _TOWERS[name]
-    side = v.get("max_resolution", "cpe_max_size", default=arguments.get("cpe_max_size", default=2048))
+    side = v.get("max_resolution", "cpe_max_size", "max_img_size", default=arguments.get("cpe_max_size", default=2048))
+    if v.get("num_cls_tokens", "num_registers") is not None:  # as transformers counts them
+        prefix = int(v.get("num_cls_tokens", default=3)) + int(v.get("num_registers", default=7))
     return VisionConfig(
         **shape,
         patch=patch,
@@ -56,8 +59,8 @@ def read_vision(top: Fields, *, prefix: int, align_corners: bool) -> VisionConfi
 
 
 def write_vision(v: VisionConfig, image: ImageConfig) -> dict[str, Any]:
-    """Sizes in words, which we read, and as the tower's name and arguments, which vLLM and SGLang read. (A tower of
-    a size that they have no name for opens nowhere else.)"""
+    """Sizes in words, which we and transformers read, and as the tower's name and arguments, which vLLM and SGLang
+    read. (A tower of a size that they have no name for does not open there.)"""
     shape = {"hidden": v.hidden, "layers": v.layers, "heads": v.heads, "mlp": v.mlp}
     patches = {"min_num_patches": image.min_patches, "max_num_patches": image.max_patches} if image.dynamic else {}
     return {
@@ -71,6 +74,12 @@ def write_vision(v: VisionConfig, image: ImageConfig) -> dict[str, Any]:
             **patches,
         },
         "preferred_resolution": [image.tile_size, image.tile_size],
+        # The same for transformers.
+        "mlp_ratio": v.mlp / v.hidden,
+        "max_img_size": v.grid * v.patch,
+        "num_cls_tokens": 1,
+        "num_registers": v.prefix - 1,
+        "summary_idxs": [0],
         "model_type": "radio",
         "hidden_size": v.hidden,
         "num_hidden_layers": v.layers,

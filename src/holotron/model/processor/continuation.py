@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from holotron.errors import ConfigError, InputError
@@ -88,17 +87,10 @@ def reply_tokens(processor: Processor, message: Message) -> list[int]:
         raise InputError("replies with native tool calls cannot be learnt yet; export in a dialect that writes text")
     content = message.get("content") or ""
     text = content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
-    tokenizer = processor.tokenizer
-    return [*tokenizer.encode(tokenizer.reply_shield(text)), end_of_turn(processor)]
-
-
-@lru_cache(maxsize=8)
-def end_of_turn(processor: Processor) -> int:
-    """The token that ends a reply, as the chat template has it."""
-    for index in processor.bridge(_PROBE, after=()).ids:
-        if index in processor.tokenizer.eos_ids:
-            return index
-    raise ConfigError("the chat template ends replies with none of the tokenizer's end tokens")
+    tokenizer, end = processor.tokenizer, processor.end_of_turn
+    if end is None:
+        raise ConfigError("neither the chat template nor the tokenizer says which token ends a reply")
+    return [*tokenizer.encode(tokenizer.reply_shield(text)), end]
 
 
 def seam(processor: Processor, before: Transcript, left: Transcript) -> tuple[list[int], int]:

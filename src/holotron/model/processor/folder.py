@@ -57,6 +57,7 @@ def read(path: Path) -> ProcessorFiles:
         path / "tokenizer.json",
         special=special,
         eos_ids=_eos_ids(path, generation, config),
+        eos_tokens=[family.chat.end] if family.chat is not None else [],
         image=image,
         image_start=start,
         image_end=end,

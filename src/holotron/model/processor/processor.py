@@ -188,7 +188,7 @@ class Processor:
         if not found:
             raise ConfigError("the chat template drops the assistant's reply; sessions cannot be continued with it")
         prompt = self._encode(text, chat.images, deltas)
-        return _without_start(prompt, _already_there(prompt.ids, after, self.tokenizer.eos_ids))
+        return _without_start(prompt, _already_there(prompt.ids, after, self.stop_ids))
 
     def encode_text(self, text: str, *, control_tokens: bool = False) -> list[int]:
         """Ids of a text. Control tokens written in it are letters unless `control_tokens` says otherwise."""

@@ -61,11 +61,13 @@ class Tokenizer:
         *,
         special: Mapping[str, str] | None = None,
         eos_ids: Iterable[int] = (),
+        eos_tokens: Iterable[str] = (),
         image: str = "<image>",
         image_start: str = "<img>",
         image_end: str = "</img>",
     ) -> None:
-        """`special` are the named tokens of `tokenizer_config.json` (bos_token, eos_token, ...), for the template."""
+        """`special` are the named tokens of `tokenizer_config.json` (bos_token, eos_token, ...), for the template. Ends
+        of a reply are given by id, or by name: of these, those that this tokenizer has."""
         decoder = json.loads(backend.decoder.__getstate__()) if backend.decoder is not None else {}
         if "ByteLevel" not in [part.get("type") for part in [decoder, *decoder.get("decoders", [])]]:
             raise ConfigError(
@@ -77,7 +79,8 @@ class Tokenizer:
         self.bos_id = self._named("bos_token")
         self.pad_id = self._named("pad_token")
         self.eos_id = self._named("eos_token")
-        self.eos_ids = frozenset(eos_ids) | ({self.eos_id} if self.eos_id is not None else set())
+        ends = {self.eos_id, *eos_ids, *(backend.token_to_id(token) for token in eos_tokens)}
+        self.eos_ids = frozenset(index for index in ends if index is not None)
         self.image, self.image_start, self.image_end = image, image_start, image_end
         self.image_id = backend.token_to_id(image)
         self.image_start_id = backend.token_to_id(image_start)
