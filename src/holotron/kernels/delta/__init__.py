@@ -1,0 +1,32 @@
+"""The gated delta rule of Gated DeltaNet over packed sequences: recurrent for single tokens, chunked matrix form for
+prompts.
+
+    y_THV = gated_delta_rule(q_TGK, k_TGK, v_THV, a_TH, dt_bias_H, A_H, b_TH, state_RHVK, layout)
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from holotron.kernels.delta import reference
+from holotron.kernels.layout import Layout
+
+__all__ = ["gated_delta_rule"]
+
+
+def gated_delta_rule(
+    q_TGK: Tensor,
+    k_TGK: Tensor,
+    v_THV: Tensor,
+    a_TH: Tensor,
+    dt_bias_H: Tensor,
+    A_H: Tensor,
+    b_TH: Tensor,
+    state_RHVK: Tensor | None,
+    layout: Layout,
+    chunk: int = 64,
+) -> Tensor:
+    """S <- exp(g) S, then S <- S + beta (v - S k) k^T and y = S q for every token, continuing from and updating the
+    rows of `state_RHVK`. Everything is raw: g = A softplus(a + dt_bias), beta = sigmoid(b), and the lengths of queries
+    and keys are taken inside. `chunk` only concerns the reference."""
+    return reference.gated_delta_rule(q_TGK, k_TGK, v_THV, a_TH, dt_bias_H, A_H, b_TH, state_RHVK, layout, chunk)
