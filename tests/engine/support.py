@@ -19,6 +19,7 @@ from holotron.kernels.layout import Layout
 from holotron.model.config import (
     AttentionConfig,
     DecoderConfig,
+    DeltaConfig,
     MambaConfig,
     MLPConfig,
     ModelConfig,
@@ -30,7 +31,12 @@ from holotron.model.model import Holotron
 from holotron.model.processor import ImageConfig, Processor, normalise
 
 VOCAB = 48
-PATTERNS = {"hybrid": "M*-M", "attention": "*-*", "mamba": "M-M"}
+PATTERNS = {"hybrid": "M*-M", "attention": "*-*", "mamba": "M-M", "delta": "G*-G"}
+ATTENTION = {
+    "hybrid": AttentionConfig(heads=2, kv_heads=1, head_dim=8),
+    "attention": AttentionConfig(heads=2, kv_heads=1, head_dim=8, rope_theta=1e4),
+    "delta": AttentionConfig(2, 1, 8, rope_theta=1e4, qk_norm=True, rotary_dim=4, gated=True),
+}
 TOKENS = TokenIds(image=40, image_start=41, image_end=42, bos=43, eos=(44,), first_unsampled=46)
 
 
@@ -43,9 +49,9 @@ def micro_config(kind: str, vocab: int = VOCAB, tokens: TokenIds = TOKENS) -> Mo
             hidden=16,
             pattern=pattern,
             mamba=MambaConfig(heads=2, head_dim=8, state=4, groups=1, chunk=8) if "M" in pattern else None,
-            attention=AttentionConfig(heads=2, kv_heads=1, head_dim=8, rope_theta=None if kind == "hybrid" else 1e4)
-            if "*" in pattern
-            else None,
+            delta=DeltaConfig(key_heads=1, value_heads=2, key_dim=6, value_dim=4, chunk=8) if "G" in pattern else None,
+            attention=ATTENTION.get(kind),
+            centred_norms=kind == "delta",
             mlp=MLPConfig(24),
             max_positions=1024,
         ),

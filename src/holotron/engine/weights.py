@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from holotron.errors import CheckpointError
-from holotron.model.layers import Mamba2, Projection
+from holotron.model.derived import Refreshed
+from holotron.model.layers import Projection
 from holotron.model.model import Holotron
 
 _EYES = ("vision_model.", "mlp1.")
@@ -31,6 +32,6 @@ def load_weights(model: Holotron, tensors: Mapping[str, Tensor]) -> bool:
             else:
                 own[name].copy_(tensor, non_blocking=True)
     for module in model.modules():
-        if isinstance(module, Mamba2):
+        if isinstance(module, Refreshed):
             module.refresh()
     return any(name.startswith(_EYES) for name in tensors)

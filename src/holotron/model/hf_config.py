@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from holotron.errors import ConfigError
+from holotron.model import qwen3_5
 from holotron.model.config import (
     AttentionConfig,
     DecoderConfig,
@@ -72,6 +73,14 @@ def load_config(path: str | Path) -> ModelConfig:
 
 
 def parse_config(data: Mapping[str, Any], where: str = "config.json") -> ModelConfig:
+    if qwen3_5.recognises(data):
+        return ModelConfig(
+            decoder=qwen3_5.decoder(_Fields(data, where)),
+            tokens=_tokens(data, data, vision=False),
+            name=str(data.get("_name_or_path", "")),
+            family="qwen3_5",
+            raw=dict(data),
+        )
     top = _Fields(data, where)
     nested = top.get("llm_config", "text_config", "language_config")
     if nested is None:
@@ -278,6 +287,8 @@ def dump_config(config: ModelConfig) -> dict[str, Any]:
     """A `config.json` in the published form. A loaded model keeps the file it came from, sizes included."""
     if config.raw is not None:
         return dict(config.raw)
+    if config.family == "qwen3_5":
+        return {**qwen3_5.dump(config.decoder), **_dump_tokens(config.tokens)}
     llm = _dump_qwen3(config) if config.family == "qwen3" else _dump_nemotron(config)
     if config.vision is None or config.projector is None:
         return {**llm, **_dump_tokens(config.tokens)}

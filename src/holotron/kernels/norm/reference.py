@@ -41,6 +41,11 @@ def gated_rms_norm(
     return quantize(normed) if quantized else normed.to(gate_TD.dtype)
 
 
+def rms_norm_gated(y: Tensor, gate: Tensor, weight_D: Tensor, eps: float) -> Tensor:
+    """The other order, as Gated DeltaNet has it: normalise over the last dimension, then gate."""
+    return (_normed(y, weight_D, eps) * F.silu(_at_least_fp32(gate))).to(gate.dtype)
+
+
 def add_layer_norm(
     x: Tensor, residual: Tensor | None, weight_D: Tensor, bias_D: Tensor, eps: float
 ) -> tuple[Tensor, Tensor]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from holotron.model import qwen3_5
 from holotron.model.config import ModelConfig
 from holotron.model.model import Holotron
 
@@ -39,7 +40,7 @@ def entries(model: Holotron) -> list[Entry]:
     """Every tensor the checkpoint of this model must hold, in a stable order. Works on the meta device."""
     found: list[Entry] = []
     for name, tensor in named_tensors(model):
-        stacked = re.fullmatch(r"(.*\.experts)\.(up_proj|down_proj)", name)
+        stacked = re.fullmatch(r"(.*\.experts)\.(gate_proj|up_proj|down_proj)", name)
         if stacked:
             for j in range(tensor.shape[0]):
                 key = public_key(f"{stacked[1]}.{j}.{stacked[2]}.weight", model.config)
@@ -61,6 +62,8 @@ def public_key(name: str, config: ModelConfig) -> str:
     if config.family == "nemotron_vl":
         return name
     name = name.removeprefix("language_model.")
+    if config.family == "qwen3_5":
+        return qwen3_5.tensor_key(name, config.decoder.pattern)
     return name if config.family == "nemotron_h" else _qwen3_key(name)
 
 
