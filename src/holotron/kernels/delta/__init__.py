@@ -9,6 +9,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from holotron.kernels.delta import reference
+from holotron.kernels.dispatch import train_with_triton, use_triton
 from holotron.kernels.layout import Layout
 
 __all__ = ["gated_delta_rule"]
@@ -29,4 +30,14 @@ def gated_delta_rule(
     """S <- exp(g) S, then S <- S + beta (v - S k) k^T and y = S q for every token, continuing from and updating the
     rows of `state_RHVK`. Everything is raw: g = A softplus(a + dt_bias), beta = sigmoid(b), and the lengths of queries
     and keys are taken inside. `chunk` only concerns the reference."""
+    if use_triton(q_TGK, k_TGK, v_THV, a_TH, A_H, b_TH):
+        from holotron.kernels.delta import triton
+
+        if triton.supported(k_TGK.shape[-1], v_THV.shape[-1]):
+            return triton.gated_delta_rule(q_TGK, k_TGK, v_THV, a_TH, dt_bias_H, A_H, b_TH, state_RHVK, layout)
+    if state_RHVK is None and train_with_triton(q_TGK, k_TGK, v_THV, a_TH, A_H, b_TH):
+        from holotron.kernels.delta import triton_backward
+
+        if triton_backward.supported(k_TGK.shape[-1], v_THV.shape[-1]):
+            return triton_backward.Delta.apply(q_TGK, k_TGK, v_THV, a_TH, dt_bias_H, A_H, b_TH, layout)
     return reference.gated_delta_rule(q_TGK, k_TGK, v_THV, a_TH, dt_bias_H, A_H, b_TH, state_RHVK, layout, chunk)
