@@ -1,4 +1,4 @@
-"""The gated delta rule in Triton: decodes and prompts of a batch each have their own kernels and write into one output."""
+"""The gated delta rule in Triton: decodes and prompts of a batch have their own kernels and write into one output."""
 
 import torch
 from torch import Tensor

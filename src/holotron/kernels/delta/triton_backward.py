@@ -1,13 +1,13 @@
 """The gated delta rule's gradient in Triton: two walks over each sequence, as the scan's.
 
 Training runs the forward kernels that the engine runs (`triton_prefill`), so both compute the same numbers, and keeps
-only their inputs. Going back, the forward walk is repeated, writing down the state before every chunk and the correction
-n_t of every token; then a kernel walks from the end to the start with the state's gradient in registers. A program owns
-BLOCK_V rows of one head's state; what it contributes to gradients that all rows share is one summand, written apart and
-added up afterwards, so that a result does not depend on who comes first.
+only their inputs. Going back, the forward walk is repeated, writing down the state before every chunk and the
+correction n_t of every token; then a kernel walks from the end to the start with the state's gradient in registers. A
+program owns BLOCK_V rows of one head's state; what it contributes to gradients that all rows share is one summand,
+written apart and added up afterwards, so that a result does not depend on who comes first.
 
-Per chunk, with w_tu = exp(s_t - s_u), f_t = exp(s_t), e_t = exp(s_end - s_t), queries and keys of length one, S the state
-before and E the gradient of the state after, g_t the gradient of y_t:
+Per chunk, with w_tu = exp(s_t - s_u), f_t = exp(s_t), e_t = exp(s_end - s_t), queries and keys of length one, S the
+state before and E the gradient of the state after, g_t the gradient of y_t:
 
     dn_u = sum_{t>=u} w_tu (q_t . k_u) g_t + e_u E k_u            dr = solve^T dn,   dv = dr
     D_tu = w_tu (g_t . n_u), u <= t         F_tu = -w_tu (dr_t . n_u), u < t
@@ -35,6 +35,8 @@ from holotron.kernels.layout import Layout
 from holotron.kernels.triton_math import LOG2E
 
 __all__ = ["Delta", "supported"]
+
+WARPS = 8
 
 
 @triton.jit(do_not_specialize=["tokens"], do_not_specialize_on_alignment=["starts_ptr", "first_ptr"])
@@ -225,7 +227,7 @@ class Delta(torch.autograd.Function):
             block,
             CHUNK,
             prepared.precision,
-            num_warps=4,
+            num_warps=WARPS,
         )
 
         def before_length(d: Tensor, x: Tensor, scale: float) -> Tensor:

@@ -1,8 +1,8 @@
 """One token per sequence in Triton: the state is read, corrected by one token and written back where it lies.
 
-Nothing but memory traffic (0.4 GB per layer at 100 sequences of 32 heads of 128 x 128), so the work is cut into tiles of
-16 state rows, each one program of one warp, as in `scan.triton_decode`. A state row needs the whole key and nothing of
-the other rows, so no program waits for another.
+Nothing but memory traffic (0.4 GB per layer at 100 sequences of 32 heads of 128 x 128), so the work is cut into tiles
+of 16 state rows, each one program of one warp, as in `scan.triton_decode`. A state row needs the whole key and nothing
+of the other rows, so no program waits for another.
 """
 # mypy: disable-error-code="no-untyped-def"
 

@@ -1,7 +1,7 @@
 """The chunked gated delta rule in Triton: the state never leaves the chip between chunks.
 
-A first kernel computes what needs no state, for every chunk of 32 tokens and every head by itself. With s_t the log decay
-summed from the chunk's start, k and q of length one, and Z the strictly lower matrix of the chunk's system,
+A first kernel computes what needs no state, for every chunk of 32 tokens and every head by itself. With s_t the log
+decay summed from the chunk's start, k and q of length one, and Z the strictly lower matrix of the chunk's system,
 
     Z_tu = beta_t exp(s_t - s_u) (k_t . k_u)       P_tu = exp(s_t - s_u) (q_t . k_u), u <= t
     solve  = (1 + Z)^-1 diag(beta)                 mix = P solve
@@ -33,6 +33,7 @@ from holotron.kernels.layout import Layout
 from holotron.kernels.triton_math import LOG2E, softplus
 
 CHUNK = 32
+WARPS, STAGES = 4, 2  # of the walk over 16-bit inputs
 _EPS: tl.constexpr = tl.constexpr(EPS)
 
 
@@ -116,7 +117,7 @@ def _prepare(
     earlier = t[:, None] < t[None, :]
     causal = t[:, None] >= t[None, :]
     always = t[:, None] >= 0
-    # The blocks on the diagonal are kept transposed, [u, t]: their columns are then rows of the system, as needed below.
+    # The blocks on the diagonal are kept transposed, [u, t]: a column is then a row of the system, as needed below.
     same0 = tl.dot(k0, tl.trans(k0), input_precision=PRECISION) * short0[:, None] * (short0 * beta0)[None, :]
     same1 = tl.dot(k1, tl.trans(k1), input_precision=PRECISION) * short1[:, None] * (short1 * beta1)[None, :]
     same0 *= tl.exp2(tl.where(earlier, upto0[None, :] - upto0[:, None], float("-inf")))
@@ -184,15 +185,15 @@ def _tile(head, first, K: tl.constexpr, V: tl.constexpr, BLOCK_V: tl.constexpr):
 def _chunk(
     state_VK, q_ptr, k_ptr, v_ptr, y_ptr, new_ptr, factor_ptr, solve_ptr, mix_ptr, count, step, first,
     stride_q, stride_k, stride_v, STRIDE_Y: tl.constexpr, K: tl.constexpr, V: tl.constexpr, BLOCK_V: tl.constexpr,
-    CHUNK: tl.constexpr, FULL: tl.constexpr, KEEP: tl.constexpr, PRECISION: tl.constexpr,
+    CHUNK: tl.constexpr, KEEP: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """One chunk of CHUNK tokens (or, if not FULL, of `count`) at the pointers given: write y, return the new state."""
+    """One chunk of `count` tokens at the pointers given: write y, return the new state."""
     t = tl.arange(0, CHUNK)
     n = tl.arange(0, K)
     p = first + tl.arange(0, BLOCK_V)[None, :]
-    # Past the end, the last token is read again. Its column in `solve` and `mix` is zero, its rows are not stored.
-    at = t if FULL else tl.minimum(t, count - 1)
-    real = t < (CHUNK if FULL else count)
+    # Past the end the last token is read again, which is cheaper than masks: its columns in `solve` and `mix` are zero.
+    at = tl.minimum(t, count - 1)
+    real = t < count
     k = tl.load(k_ptr + at[:, None] * stride_k + n[None, :])
     q = tl.load(q_ptr + at[:, None] * stride_q + n[None, :])
     v = tl.load(v_ptr + at[:, None] * stride_v + p, p < V, other=0.0)
@@ -209,10 +210,8 @@ def _chunk(
     y = tl.dot(q, known, input_precision=PRECISION) * of_q[:, None]
     y = tl.dot(mix, rest, acc=y, input_precision=PRECISION)
     new = tl.dot(solve, rest, input_precision=PRECISION)
-    late = new * to_end[:, None]
-    if not FULL:
-        late = tl.where(real[:, None], late, 0.0)
-    state_VK = tl.dot(tl.trans(late.to(k.dtype)), k, acc=state_VK * over, input_precision=PRECISION)
+    late = (new * tl.where(real, to_end, 0.0)[:, None]).to(k.dtype)
+    state_VK = tl.dot(tl.trans(late), k, acc=state_VK * over, input_precision=PRECISION)
     there = t[:, None] * STRIDE_Y + p
     if KEEP:
         tl.store(new_ptr + there, new.to(new_ptr.dtype.element_ty), real[:, None] & (p < V))
@@ -287,7 +286,7 @@ def _walk(
     if KEEP:
         chunk = tl.load(chunk_ptr + sequence).to(tl.int64)
 
-    # From mark to mark (where a snapshot is due), and on to the end; each time whole chunks, then what is left.
+    # From mark to mark (where a snapshot is due), and on to the end, chunk by chunk.
     mark = tl.load(first_ptr + sequence)
     last = tl.load(first_ptr + sequence + 1)
     begin = 0
@@ -295,8 +294,7 @@ def _walk(
         end = length
         if mark < last:
             end = tl.load(marks_ptr + mark)
-        whole = begin + (end - begin) // CHUNK * CHUNK
-        for at in tl.range(begin, whole, CHUNK, num_stages=STAGES):
+        for at in tl.range(begin, end, CHUNK, num_stages=STAGES):
             skip = tl.cast(at, tl.int64)  # a long prompt has more elements than 32 bits can count
             if KEEP:
                 here = states_ptr + (chunk + at // CHUNK) * (HEADS * V * K) + tile
@@ -304,19 +302,8 @@ def _walk(
             state = _chunk(
                 state, q_ptr + skip * stride_q, k_ptr + skip * stride_k, v_ptr + skip * stride_v,
                 y_ptr + skip * STRIDE_Y, new_ptr + skip * STRIDE_Y, factor_ptr + skip, solve_ptr + skip * CHUNK,
-                mix_ptr + skip * CHUNK, CHUNK, step, first, stride_q, stride_k, stride_v, STRIDE_Y, K, V, BLOCK_V,
-                CHUNK, True, KEEP, PRECISION,
-            )  # fmt: skip
-        if whole < end:
-            skip = tl.cast(whole, tl.int64)
-            if KEEP:
-                here = states_ptr + (chunk + whole // CHUNK) * (HEADS * V * K) + tile
-                tl.store(here, state.to(states_ptr.dtype.element_ty), p < V)
-            state = _chunk(
-                state, q_ptr + skip * stride_q, k_ptr + skip * stride_k, v_ptr + skip * stride_v,
-                y_ptr + skip * STRIDE_Y, new_ptr + skip * STRIDE_Y, factor_ptr + skip, solve_ptr + skip * CHUNK,
-                mix_ptr + skip * CHUNK, end - whole, step, first, stride_q, stride_k, stride_v, STRIDE_Y, K, V, BLOCK_V,
-                CHUNK, False, KEEP, PRECISION,
+                mix_ptr + skip * CHUNK, tl.minimum(end - at, CHUNK), step, first, stride_q, stride_k, stride_v,
+                STRIDE_Y, K, V, BLOCK_V, CHUNK, KEEP, PRECISION,
             )  # fmt: skip
         if HAS_STATE:
             if mark < last:
@@ -421,6 +408,6 @@ def walk(
         state_RHVK is not None,
         kept is not None,
         prepared.precision,
-        3 if q_TGK.element_size() == 2 else 1,
-        num_warps=4,
+        STAGES if q_TGK.element_size() == 2 else 1,
+        num_warps=WARPS,
     )

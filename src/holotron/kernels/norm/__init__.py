@@ -61,9 +61,13 @@ def gated_rms_norm(
     return reference.gated_rms_norm(y_TD, gate_TD, weight_D, groups, eps, quantized)
 
 
-def rms_norm_gated(y: Tensor, gate: Tensor, weight_D: Tensor, eps: float) -> Tensor:
+def rms_norm_gated(y_THD: Tensor, gate_THD: Tensor, weight_D: Tensor, eps: float) -> Tensor:
     """norm(y) * weight * silu(gate), the norm taken over the last dimension."""
-    return reference.rms_norm_gated(y, gate, weight_D, eps)
+    if use_triton(y_THD, gate_THD, weight_D):
+        from holotron.kernels.norm import triton
+
+        return triton.rms_norm_gated(y_THD, gate_THD, weight_D, eps)
+    return reference.rms_norm_gated(y_THD, gate_THD, weight_D, eps)
 
 
 def add_layer_norm(

@@ -1,6 +1,6 @@
 """RMS norms in torch.
 
-Legend: T tokens, D width, G groups.
+Legend: T tokens, H heads, D width, G groups.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def gated_rms_norm(
     return quantize(normed) if quantized else normed.to(gate_TD.dtype)
 
 
-def rms_norm_gated(y: Tensor, gate: Tensor, weight_D: Tensor, eps: float) -> Tensor:
+def rms_norm_gated(y_THD: Tensor, gate_THD: Tensor, weight_D: Tensor, eps: float) -> Tensor:
     """The other order, as Gated DeltaNet has it: normalise over the last dimension, then gate."""
-    return (_normed(y, weight_D, eps) * F.silu(_at_least_fp32(gate))).to(gate.dtype)
+    return (_normed(y_THD, weight_D, eps) * F.silu(_at_least_fp32(gate_THD))).to(gate_THD.dtype)
 
 
 def add_layer_norm(
