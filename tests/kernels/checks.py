@@ -238,6 +238,8 @@ def check_delta(bench: Bench) -> Iterator[Result]:
     g = bench.delta
     for dtype in (FP32, bench.half):
         for name, prompts, decodes in (("mixed", True, True), ("decodes", False, True)):
+            if prompts and dtype == FP32 and bench.device == "cuda":
+                continue  # there, prompts in fp32 are left to the reference
             layout = bench.layout(prompts, decodes)
             inputs = delta_inputs(bench, layout.num_tokens, dtype)
             states = bench.normal(2 * layout.num_sequences + 2, 2, g.value_heads, g.value_dim, g.key_dim)

@@ -30,12 +30,14 @@ def gated_delta_rule(
     """S <- exp(g) S, then S <- S + beta (v - S k) k^T and y = S q for every token, continuing from and updating the
     rows of `state_RHVK`. Everything is raw: g = A softplus(a + dt_bias), beta = sigmoid(b), and the lengths of queries
     and keys are taken inside. `chunk` only concerns the reference."""
-    if use_triton(q_TGK, k_TGK, v_THV, a_TH, A_H, b_TH):
+    # Without matrix instructions the kernels for prompts are slow, and take minutes to compile.
+    matrices = v_THV.element_size() == 2
+    if (matrices or not layout.num_prefills) and use_triton(q_TGK, k_TGK, v_THV, a_TH, A_H, b_TH):
         from holotron.kernels.delta import triton
 
         if triton.supported(k_TGK.shape[-1], v_THV.shape[-1]):
             return triton.gated_delta_rule(q_TGK, k_TGK, v_THV, a_TH, dt_bias_H, A_H, b_TH, state_RHVK, layout)
-    if state_RHVK is None and train_with_triton(q_TGK, k_TGK, v_THV, a_TH, A_H, b_TH):
+    if matrices and state_RHVK is None and train_with_triton(q_TGK, k_TGK, v_THV, a_TH, A_H, b_TH):
         from holotron.kernels.delta import triton_backward
 
         if triton_backward.supported(k_TGK.shape[-1], v_THV.shape[-1]):
