@@ -124,36 +124,34 @@ def _backward(
         push = tl.dot(dold, tl.trans(new), input_precision=PRECISION) * weight
         push = tl.where(t[:, None] == t[None, :], 0.0, -push)
 
-        held = tl.dot(dy, state, input_precision=PRECISION) * from_start[:, None]
-        lost = tl.dot(dold, state, input_precision=PRECISION) * from_start[:, None]
-        left = tl.dot(new, narrow, input_precision=PRECISION) * to_end[:, None]
-        unit_k = k.to(tl.float32) * short[:, None]
-        unit_q = q.to(tl.float32) * long[:, None]
-        ends = tl.sum(left * unit_k, axis=1)
+        # One wide tile after the other, each stored as soon as it is done: together they would not fit the registers.
         both = pull * seen + push * same
-        dupto = tl.sum(both, axis=1) - tl.sum(both, axis=0) - ends
-        dupto += tl.sum(held * unit_q, axis=1) - tl.sum(lost * unit_k, axis=1)
+        dupto = tl.sum(both, axis=1) - tl.sum(both, axis=0)
+        at = (token[:, None] * (BLOCKS * HEADS) + share) * K + n[None, :]
+        dq = tl.dot(dy, state, input_precision=PRECISION) * from_start[:, None]
+        dupto += tl.sum(dq * q.to(tl.float32), axis=1) * long
+        dq = tl.dot((pull * short[None, :]).to(dtype), k, acc=dq, input_precision=PRECISION)
+        tl.store(dq_ptr + at, dq.to(dq_ptr.dtype.element_ty), real[:, None])
+        dk = tl.dot(new, narrow, input_precision=PRECISION) * to_end[:, None]
+        ends = tl.sum(dk * k.to(tl.float32), axis=1) * short
+        lost = tl.dot(dold, state, input_precision=PRECISION) * from_start[:, None]
+        dupto -= ends + tl.sum(lost * k.to(tl.float32), axis=1) * short
+        dk = tl.dot(tl.trans((pull * long[:, None]).to(dtype)), q, acc=dk - lost, input_precision=PRECISION)
+        around = (push + tl.trans(push)) * short[None, :]
+        dk = tl.dot(around.to(dtype), k, acc=dk, input_precision=PRECISION)
+        tl.store(dk_ptr + at, dk.to(dk_ptr.dtype.element_ty), real[:, None])
+
         through = tl.exp2(over) * tl.sum(tl.sum(state.to(tl.float32) * dstate, axis=1), axis=0)
         # s_t holds every step up to t: the gradient of a step is what all later s get.
         dstep = tl.sum(dupto, axis=0) - tl.cumsum(dupto, axis=0) + dupto + tl.sum(ends, axis=0) + through
         db = (1.0 - beta) / tl.maximum(beta, 1e-30) * tl.sum(drest * new.to(tl.float32), axis=1)
-
-        dq = tl.dot((pull * short[None, :]).to(dtype), k, acc=held, input_precision=PRECISION)
-        dk = tl.dot(tl.trans((pull * long[:, None]).to(dtype)), q, acc=left - lost, input_precision=PRECISION)
-        around = (push + tl.trans(push)) * short[None, :]
-        dk = tl.dot(around.to(dtype), k, acc=dk, input_precision=PRECISION)
-        dstate *= tl.exp2(over)
-        gained = (dy.to(tl.float32) * (from_start * long)[:, None]).to(dtype)
-        dstate = tl.dot(tl.trans(gained), q, acc=dstate, input_precision=PRECISION)
-        taken = (drest * (-from_start * short)[:, None]).to(dtype)
-        dstate = tl.dot(tl.trans(taken), k, acc=dstate, input_precision=PRECISION)
-
         tl.store(dv_ptr + mine, drest.to(dv_ptr.dtype.element_ty), some)
         tl.store(dstep_ptr + (block * tokens + token) * HEADS + head, dstep, real)
         tl.store(db_ptr + (block * tokens + token) * HEADS + head, db, real)
-        at = (token[:, None] * (BLOCKS * HEADS) + share) * K + n[None, :]
-        tl.store(dq_ptr + at, dq.to(dq_ptr.dtype.element_ty), real[:, None])
-        tl.store(dk_ptr + at, dk.to(dk_ptr.dtype.element_ty), real[:, None])
+        gained = (dy.to(tl.float32) * (from_start * long)[:, None]).to(dtype)
+        dstate = tl.dot(tl.trans(gained), q, acc=dstate * tl.exp2(over), input_precision=PRECISION)
+        taken = (drest * (-from_start * short)[:, None]).to(dtype)
+        dstate = tl.dot(tl.trans(taken), k, acc=dstate, input_precision=PRECISION)
 
 
 class Delta(torch.autograd.Function):

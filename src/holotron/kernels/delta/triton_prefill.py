@@ -194,29 +194,29 @@ def _chunk(
     # Past the end the last token is read again, which is cheaper than masks: its columns in `solve` and `mix` are zero.
     at = tl.minimum(t, count - 1)
     real = t < count
+    known = tl.trans(state_VK.to(k_ptr.dtype.element_ty))
+    # Each operand is loaded where it is used: together they would not fit the registers.
     k = tl.load(k_ptr + at[:, None] * stride_k + n[None, :])
-    q = tl.load(q_ptr + at[:, None] * stride_q + n[None, :])
-    v = tl.load(v_ptr + at[:, None] * stride_v + p, p < V, other=0.0)
-    solve = tl.load(solve_ptr + at[:, None] * CHUNK + t[None, :])
-    mix = tl.load(mix_ptr + at[:, None] * CHUNK + t[None, :])
     of_k = tl.load(factor_ptr + at)
-    of_q = tl.load(factor_ptr + step + at)
-    to_end = tl.load(factor_ptr + 2 * step + at)
-    over = tl.load(factor_ptr + 3 * step)
-
-    known = tl.trans(state_VK.to(k.dtype))
+    v = tl.load(v_ptr + at[:, None] * stride_v + p, p < V, other=0.0)
     rest = v.to(tl.float32) - tl.dot(k, known, input_precision=PRECISION) * of_k[:, None]
     rest = rest.to(k.dtype)
-    y = tl.dot(q, known, input_precision=PRECISION) * of_q[:, None]
-    y = tl.dot(mix, rest, acc=y, input_precision=PRECISION)
-    new = tl.dot(solve, rest, input_precision=PRECISION)
-    late = (new * tl.where(real, to_end, 0.0)[:, None]).to(k.dtype)
-    state_VK = tl.dot(tl.trans(late), k, acc=state_VK * over, input_precision=PRECISION)
     there = t[:, None] * STRIDE_Y + p
+    if not KEEP:
+        q = tl.load(q_ptr + at[:, None] * stride_q + n[None, :])
+        of_q = tl.load(factor_ptr + step + at)
+        mix = tl.load(mix_ptr + at[:, None] * CHUNK + t[None, :])
+        y = tl.dot(q, known, input_precision=PRECISION) * of_q[:, None]
+        y = tl.dot(mix, rest, acc=y, input_precision=PRECISION)
+        tl.store(y_ptr + there, y.to(y_ptr.dtype.element_ty), real[:, None] & (p < V))
+    solve = tl.load(solve_ptr + at[:, None] * CHUNK + t[None, :])
+    to_end = tl.load(factor_ptr + 2 * step + at)
+    over = tl.load(factor_ptr + 3 * step)
+    new = tl.dot(solve, rest, input_precision=PRECISION)
     if KEEP:
         tl.store(new_ptr + there, new.to(new_ptr.dtype.element_ty), real[:, None] & (p < V))
-    else:
-        tl.store(y_ptr + there, y.to(y_ptr.dtype.element_ty), real[:, None] & (p < V))
+    late = (new * tl.where(real, to_end, 0.0)[:, None]).to(k.dtype)
+    state_VK = tl.dot(tl.trans(late), k, acc=state_VK * over, input_precision=PRECISION)
     return state_VK
 
 
