@@ -1,7 +1,6 @@
 """The gated delta rule on a GPU: right against the torch reference in float64, then timed against the floor.
 
-    PYTHONPATH=src python benchmarks/delta_gpu.py             # checks, then the table; about a minute
-    PYTHONPATH=src python benchmarks/delta_gpu.py --tune      # and launch configurations beside each other
+    PYTHONPATH=src python benchmarks/delta_gpu.py       # checks, the table, and launch configurations beside each other
 
 Shapes are Qwen3.5-35B-A3B's: 30 layers of 16 key heads and 32 value heads of 128 x 128, bf16 inputs, fp32 states. The
 floor is the larger of two: bytes that must move at 4.3 TB/s (states once in and out; q, k, v, y once), and products at
@@ -206,15 +205,13 @@ def time_decode(batch: int) -> None:
 
 
 def tune() -> None:
-    for warps, stages in ((4, 1), (4, 2), (4, 3), (8, 1), (8, 2)):
+    kept = triton_prefill.WARPS, triton_prefill.STAGES
+    for warps, stages in ((4, 1), (4, 2), (4, 3), (8, 2)):
         triton_prefill.WARPS, triton_prefill.STAGES = warps, stages
-        print(f"walk with {warps} warps, {stages} stages")
+        print(f"walk with {warps} warps, {stages} stages", "(as shipped)" if (warps, stages) == kept else "")
         for name in ("4 x 2048", "1 x 8192"):
             time_prefill(name)
-    for warps in (4, 8):
-        triton_backward.WARPS = warps
-        print(f"gradient with {warps} warps")
-        time_backward()
+    triton_prefill.WARPS, triton_prefill.STAGES = kept
 
 
 def main() -> int:
@@ -238,8 +235,7 @@ def main() -> int:
     for name in PROMPTS:
         time_prefill(name)
     time_backward()
-    if "--tune" in sys.argv:
-        tune()
+    tune()
     print(f"{time.perf_counter() - began:.0f} s in all, {wrong} wrong")
     return 1 if wrong else 0
 
