@@ -36,7 +36,7 @@ from holotron.kernels.triton_math import LOG2E
 
 __all__ = ["Delta", "supported"]
 
-WARPS = 8
+WARPS, STAGES = 8, 1
 
 
 @triton.jit(do_not_specialize=["tokens"], do_not_specialize_on_alignment=["starts_ptr", "first_ptr"])
@@ -226,6 +226,7 @@ class Delta(torch.autograd.Function):
             CHUNK,
             prepared.precision,
             num_warps=WARPS,
+            num_stages=STAGES,
         )
 
         def before_length(d: Tensor, x: Tensor, scale: float) -> Tensor:
