@@ -148,16 +148,20 @@ _OUTSIDE = {
 }
 
 
-def tensor_key(name: str, pattern: str) -> str:
+_ATTENTION = re.compile(r"(q|k|v|o)_proj\.|(q|k)_norm\.")
+
+
+def tensor_key(name: str) -> str:
     """What the text checkpoint calls a parameter of the decoder."""
     if name in _OUTSIDE:
         return _OUTSIDE[name]
     match = re.fullmatch(r"backbone\.layers\.(\d+)\.(norm|mixer)\.(.+)", name)
     assert match, name
-    index = int(match[1])
-    layer, second = divmod(index, 2)
+    layer, second = divmod(int(match[1]), 2)
     if match[2] == "norm":
         part = "post_attention_layernorm" if second else "input_layernorm"
+    elif second:
+        part = "mlp"
     else:
-        part = {"G": "linear_attn", "*": "self_attn"}.get(pattern[index], "mlp")
+        part = "self_attn" if _ATTENTION.match(match[3]) else "linear_attn"
     return f"model.layers.{layer}.{part}.{match[3].replace('shared_experts.', 'shared_expert.')}"

@@ -63,7 +63,7 @@ def public_key(name: str, config: ModelConfig) -> str:
         return name
     name = name.removeprefix("language_model.")
     if config.family == "qwen3_5":
-        return qwen3_5.tensor_key(name, config.decoder.pattern)
+        return qwen3_5.tensor_key(name)
     return name if config.family == "nemotron_h" else _qwen3_key(name)
 
 
