@@ -43,7 +43,7 @@ def play(kind: str, dtype: torch.dtype, tolerance: float, config: EngineConfig, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["hybrid", "attention", "mamba"])
+@pytest.mark.parametrize("kind", ["hybrid", "attention", "mamba", "delta"])
 @examples(max_examples=170, **THOROUGH)
 @given(config=CONFIGS, operations=OPERATIONS)
 def test_any_schedule_says_what_the_network_alone_says(
@@ -69,7 +69,7 @@ def test_in_single_precision_too_up_to_near_ties(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["hybrid", "attention"])
+@pytest.mark.parametrize("kind", ["hybrid", "attention", "delta"])
 @examples(max_examples=40, **THOROUGH)
 @given(config=CONFIGS, host_bytes=st.sampled_from([0, 2000, 10_000]), operations=OPERATIONS)
 def test_with_next_to_no_memory_requests_may_fail_but_none_says_anything_wrong(
