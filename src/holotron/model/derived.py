@@ -43,12 +43,14 @@ class Decaying(Refreshed):
     """A recurrent layer. Casting the model to 16 bits leaves the parameters of its decay in fp32: rounding them changes
     the whole memory."""
 
-    wide: ClassVar[tuple[str, ...]] = ("A_log", "dt_bias")
+    wide: ClassVar[tuple[str, ...]] = ("A_log", "dt_bias")  # one number for every head each, made in this order
+    A_log: nn.Parameter
+    dt_bias: nn.Parameter
 
     def __init__(self, heads: int) -> None:
         super().__init__()
-        self.A_log = nn.Parameter(torch.zeros(heads))
-        self.dt_bias = nn.Parameter(torch.zeros(heads))
+        for name in self.wide:
+            setattr(self, name, nn.Parameter(torch.zeros(heads)))
         self._rates = Derived(_decay_rates)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:

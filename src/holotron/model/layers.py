@@ -118,6 +118,7 @@ def quantized(module: nn.Module) -> bool:
 
 class Mamba2(Decaying):
     wide = ("A_log", "D", "dt_bias")
+    D: nn.Parameter
 
     def __init__(self, hidden: int, config: MambaConfig, eps: float) -> None:
         super().__init__(config.heads)
@@ -130,7 +131,7 @@ class Mamba2(Decaying):
             groups=config.conv_channels,
             bias=config.conv_bias,
         )
-        self.D = nn.Parameter(torch.ones(config.heads))
+        nn.init.ones_(self.D)
         self.norm = RMSNorm(config.inner, eps)
         self.out_proj = Projection(config.inner, hidden)
 
