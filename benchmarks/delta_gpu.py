@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from holotron.kernels.delta import reference, triton, triton_backward, triton_prefill
+from holotron.kernels.delta.triton_prepare import CHUNK, Prepared
 from holotron.kernels.layout import Layout, Snapshot
 
 G, H, K, V = 16, 32, 128, 128
@@ -159,8 +160,7 @@ def forward_cost(tokens: int, sequences: int) -> tuple[float, float]:
     """Bytes and operations of a prompt: q, k, v, y and decays; the state in and out; and per token and head three
     products with the state, four rows of a chunk's matrices and the products that make them."""
     moved = tokens * (2 * G * K + 2 * H * V + 2 * H) * 2 + sequences * 2 * H * V * K * 4
-    chunk = triton_prefill.CHUNK
-    return moved, tokens * H * 2 * (3 * K * V + 2 * chunk * V + 2 * chunk * K)
+    return moved, tokens * H * 2 * (3 * K * V + 2 * CHUNK * V + 2 * CHUNK * K)
 
 
 PROMPTS = {
@@ -177,10 +177,10 @@ def time_prefill(name: str) -> None:
     arguments, state = inputs(8192), torch.randn(len(lengths), H, V, K, device="cuda")
     q, k, v, a, bias, A, b = arguments
     y = torch.empty_like(v, memory_format=torch.contiguous_format)
-    prepared = triton_prefill.Prepared(q, k, a, bias, A, b, layout)
+    prepared = Prepared(q, k, a, bias, A, b, layout)
     took = seconds(lambda: triton.gated_delta_rule(*arguments, state, layout))
     line(f"prefill {name}", took, *forward_cost(8192, len(lengths)))
-    alone = seconds(lambda: triton_prefill.Prepared(q, k, a, bias, A, b, layout))
+    alone = seconds(lambda: Prepared(q, k, a, bias, A, b, layout))
     walked = seconds(lambda: triton_prefill.walk(q, k, v, prepared, state, y, layout))
     print(f"{'':44} {alone * 1e6:9.1f} us without state, {walked * 1e6:.1f} us walking")
 

@@ -4,7 +4,8 @@ import torch
 from torch import Tensor
 
 from holotron.kernels.delta.triton_decode import step_tokens
-from holotron.kernels.delta.triton_prefill import Prepared, supported, walk
+from holotron.kernels.delta.triton_prefill import supported, walk
+from holotron.kernels.delta.triton_prepare import Prepared
 from holotron.kernels.layout import Layout
 
 __all__ = ["gated_delta_rule", "supported"]

@@ -30,7 +30,8 @@ import triton.language as tl
 from torch import Tensor
 
 from holotron.kernels.delta.reference import EPS
-from holotron.kernels.delta.triton_prefill import CHUNK, Prepared, _decays, _one_over_length, _rows, supported, walk
+from holotron.kernels.delta.triton_prefill import supported, walk
+from holotron.kernels.delta.triton_prepare import CHUNK, Prepared, decays, one_over_length, rows
 from holotron.kernels.layout import Layout
 from holotron.kernels.triton_math import LOG2E
 
@@ -94,15 +95,15 @@ def _backward(
         c = chunks - 1 - back
         real = c * CHUNK + t < length
         token = start + c * CHUNK + t
-        step, beta = _decays(a_ptr + head, b_ptr + head, bias, A, token, real, stride_a, stride_b)
+        step, beta = decays(a_ptr + head, b_ptr + head, bias, A, token, real, stride_a, stride_b)
         upto = tl.cumsum(step, axis=0)
         over = tl.sum(step, axis=0)
         from_start = tl.exp2(upto)
         to_end = tl.exp2(over - upto)
-        k = _rows(k_ptr + group * K, token, real, stride_k, K)
-        q = _rows(q_ptr + group * K, token, real, stride_q, K)
-        short = _one_over_length(k)
-        long = _one_over_length(q) * SCALE
+        k = rows(k_ptr + group * K, token, real, stride_k, K)
+        q = rows(q_ptr + group * K, token, real, stride_q, K)
+        short = one_over_length(k)
+        long = one_over_length(q) * SCALE
         dtype = k.dtype
         some = real[:, None] & (p < V)[None, :]
         mine = (token * HEADS + head)[:, None] * V + p[None, :]
