@@ -74,12 +74,12 @@ def candidates(pairs: int, experts: int, eight_bit: bool, gated: bool) -> list[T
         Tiling(16, 64, 128 * d, 4, 5, descriptors=True, swapped=True),
     ]  # fmt: skip
     some = [
-        Tiling(64, 128, 64 * d, 4, 4), Tiling(64, 128, 64 * d, 4, 4, descriptors=True),
+        Tiling(64, 128, 64 * d, 4, 4), Tiling(64, 128, 64 * d, 4, 3, descriptors=True),
         Tiling(64, 256, 64 * d, 8, 3, descriptors=True), Tiling(64, 256, 64 * d, 4, 3, descriptors=True),
     ]  # fmt: skip
     many = [
         Tiling(128, 128, 64 * d, 8, 3), Tiling(128, 128, 64 * d, 4, 4, descriptors=True),
-        Tiling(128, 128, 64 * d, 8, 4, descriptors=True), Tiling(128, 256, 64 * d, 8, 3, descriptors=True),
+        Tiling(128, 128, 64 * d, 8, 3, descriptors=True), Tiling(128, 256, 64 * d, 8, 3, descriptors=True),
         Tiling(128, 256, 64 * d, 8, 3), Tiling(128, 64, 64 * d, 4, 4, descriptors=True),
     ]  # fmt: skip
     wanted = few if rows <= 12 else many if rows > 200 else [*some, *many]

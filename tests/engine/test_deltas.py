@@ -13,6 +13,7 @@ import torch
 from holotron.engine.api import EngineConfig, SamplingParams, Span
 from holotron.engine.engine import Engine
 from holotron.engine.log import Log, compose_screen
+from holotron.engine.session import Session
 from holotron.errors import InputError
 from holotron.kernels.layout import Layout
 from holotron.model.loading import load_model
@@ -40,8 +41,8 @@ def touched(image: np.ndarray, x: int, y: int, shade: int = 0) -> np.ndarray:
     return result
 
 
-def log_of(session) -> Log:
-    return session.do(lambda stream: stream.log.copy(), at_rest=False).result()
+def log_of(engine: Engine, session: Session) -> Log:
+    return engine.on_loop(lambda core: core.sessions.get(session.id).log.copy()).result()
 
 
 def shown(session) -> np.ndarray | None:
@@ -80,7 +81,7 @@ def test_the_network_reads_the_changed_groups_and_nothing_else(engine: Engine) -
         assert 2 + 1 + (3 + 1) + (3 + 1) + 2 <= added <= 30
         assert result.computed_tokens == added + 1
         assert after.tiles_encoded - before.tiles_encoded == 2  # the changed tile and the thumbnail, whole
-        log = log_of(session)
+        log = log_of(engine, session)
         assert expected_tokens(engine, log, 4) == list(result.tokens)
         assert [span.offset for span in log.tiles[5:6]] == [5]  # group 5 of the second tile: row 1, column 1
         assert session.append(second, deltas=Deltas()) == 3
@@ -122,8 +123,8 @@ def test_rewinding_and_forking_keep_the_screen_right(engine: Engine) -> None:
         for one in (session, twin):
             result = one.generate(GREEDY).result()
             assert np.array_equal(shown(one), other)  # type: ignore[arg-type]
-            assert expected_tokens(engine, log_of(one), 4) == list(result.tokens)
-        assert len(log_of(session).tiles) < len(log_of(twin).tiles)
+            assert expected_tokens(engine, log_of(engine, one), 4) == list(result.tokens)
+        assert len(log_of(engine, session).tiles) < len(log_of(engine, twin).tiles)
         # Into the middle of a picture: what is left of it is no screen, so the next one is shown whole.
         session.rewind(20)
         assert session.screen() is None

@@ -12,7 +12,7 @@ from holotron.kernels.experts.reference import Routing, Stacks
 from holotron.kernels.linear.reference import Quantized, quantize
 from tests.kernels.material import FP8, FP32, TOLERANCE, Bench, Result, error
 
-SMALL = ((37, 40, 24, 6, 3), (1, 20, 36, 17, 2))  # tokens, hidden, width, experts, chosen
+SMALL = ((37, 40, 24, 6, 2), (1, 20, 36, 17, 3))  # tokens, hidden, width, experts, chosen
 REAL = ((100, 2688, 1856, 32, 6), (2148, 2048, 512, 256, 8), (1, 1344, 928, 128, 6), (700, 200, 136, 20, 4))
 
 
@@ -30,7 +30,7 @@ def cases(bench: Bench, shapes: Sequence[tuple[int, int, int, int, int]] | None 
             for gated, dtype in ((False, FP32), (True, FP32), (False, bench.half), (True, bench.half)):
                 if dtype == FP32 and bench.device == "cuda" and tokens > 1000:
                     continue  # fp32 has no matrix instruction, and float64 takes long
-                if bench.device == "cpu" and (dtype == FP32) != gated:
+                if bench.device == "cpu" and ((dtype == FP32) != gated or (gated and name != "spread")):
                     continue  # the interpreter takes long too
                 what = f"{label}, {name}, {'swiglu' if gated else 'relu2'} {dtype}"
                 x, weight, stacks = _material(bench, chosen, hidden, width, experts, gated, dtype)
@@ -38,6 +38,8 @@ def cases(bench: Bench, shapes: Sequence[tuple[int, int, int, int, int]] | None 
                 if name == "spread" and tokens <= 700:
                     yield _backward(what, bench, x, chosen, weight, stacks, dtype)
             for gated in (False, True):
+                if bench.device == "cpu" and (tokens == 1) != gated:
+                    continue
                 what = f"{label}, {name}, {'swiglu' if gated else 'relu2'}, 8 bits"
                 yield _eight_bit(what, bench, chosen, hidden, width, experts, gated)
 
@@ -114,7 +116,7 @@ def _forward(
     label: str, x: Tensor, chosen: Tensor, weight: Tensor, stacks: Stacks, dtype: torch.dtype
 ) -> Iterator[Result]:
     # The hidden layer and each expert's answer are rounded, a sum of several roundings against one.
-    tolerance = 2e-6 if dtype == FP32 else 2 * TOLERANCE[dtype]
+    tolerance = 4e-6 if dtype == FP32 else 2 * TOLERANCE[dtype]
     wanted = reference.mix(x.double(), chosen, weight.double(), _wide(stacks))
     yield label, error(triton.mix(x, chosen, weight, stacks), wanted), tolerance
     beside = torch.randn_like(wanted).to(dtype)
@@ -140,7 +142,7 @@ def _eight_bit(
     # The interpreter rounds the hidden layer to e4m3 without carrying.
     yield label, error(found, wanted), 5e-2 if bench.device == "cuda" else 0.12
     if bench.device == "cuda":
-        yield f"{label}, as the reference", error(found, reference.mix(x8, chosen, weight, narrow)), 1.5e-2
+        yield f"{label}, as the reference", error(found, reference.mix(x8, chosen, weight, narrow)), 3e-2
 
 
 def _backward(

@@ -7,10 +7,10 @@ from typing import Any
 
 import openai
 import pytest
-from holotron.server.asks import sampling_of
 
 from holotron.engine.api import SamplingParams
 from holotron.model.processor import Processor, SamplingDefaults
+from holotron.server.parameters import sampling_of
 from holotron.server.settings import ReplySettings
 from holotron.server.wire import ChatRequest
 from tests.model.folders import edit, tiny_folder

@@ -35,6 +35,9 @@ def serve(
     Every setting can be given in a TOML file (--config), in the environment (HOLOTRON_SERVER__PORT=8001) and as a flag
     (--server.port 8001); later ones win. --dry-run lists them all.
     """
+    from holotron.agent.policies.registry import announced_profile
+    from holotron.model.bundled import BUNDLED
+
     try:
         from holotron.server import layers
         from holotron.server.run import serve as run
@@ -54,20 +57,19 @@ def serve(
         "memory.sessions": sessions,
         "memory.context": context_length,
     }
-    resolved = layers.resolve(
+    given = (
         layers.from_file(config) if config is not None else {},
         layers.from_environment(os.environ),
         {key: layers.Value(value, "command line") for key, value in short.items() if value is not None},
         flags,
     )
+    profile = announced_profile(layers.resolve(*given).settings.model.source or BUNDLED)
+    declared = {} if profile.deltas is None else {"sessions.deltas": layers.Value(profile.deltas, "the model")}
+    resolved = layers.resolve(declared, *given)
     if dry_run:
         print(_listing(resolved))
         return
-    from holotron.agent.policies.registry import local_profile
-    from holotron.model.bundled import BUNDLED
-
-    source = resolved.settings.model.source or BUNDLED
-    run(resolved.settings, agent=local_profile(source).to_json())
+    run(resolved.settings, agent=profile.to_json())
 
 
 def _listing(resolved: Any) -> str:

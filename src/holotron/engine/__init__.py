@@ -1,4 +1,4 @@
-"""The engine: sessions that never compute a token twice.
+"""The engine: sessions that remember what they have computed.
 
 from holotron.engine import Engine, EngineConfig, SamplingParams
 with Engine(model, processor) as engine, engine.open() as session:

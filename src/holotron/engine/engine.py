@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 
 
 class Engine:
-    """Serves many sessions of one model at once, computing no token twice.
+    """Serves many sessions of one model at once. What a session holds is computed once, and remembered.
 
         model, processor = load_model("tiny")
         with Engine(model, processor, EngineConfig(max_running=32)) as engine:

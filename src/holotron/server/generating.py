@@ -110,8 +110,7 @@ class GenerationJob(ABC, Generic[Body]):
         return Running(generations)
 
     async def _in_session(self) -> Running:
-        max_marks = self.service.settings.sessions.max_marks
-        turn = await begin(self.loaded.sessions, self.request, self.owner, max_marks)
+        turn = await begin(self.loaded.sessions, self.request, self.owner)
         session = turn.session
         try:
             session.of_kind(self.kind)
@@ -120,7 +119,7 @@ class GenerationJob(ABC, Generic[Body]):
             # Before the prompt is appended: taking that back may cost a computation.
             matcher = await self.loaded.engine.aio.compile(one.grammar)
             if one.prompt is not None:
-                await turn.add_prompt(one.prompt, self.kind, thinking=one.thinking, mark=self.request.mark)
+                await session.add_prompt(one.prompt, self.kind, thinking=one.thinking, mark=self.request.mark)
                 session.tools = one.tools
             generation = await session.engine_session.generate(self.sampling, grammar=matcher, timeout=self._timeout)
         except BaseException:

@@ -79,7 +79,7 @@ def load(settings: Settings, service: Service) -> Loaded:
     _limit(processor, settings, engine.context_limit)
     fields = {"model": name, "device": str(model.device), "seconds": round(time.monotonic() - started, 3)}
     log.info("model loaded", extra={"fields": fields})
-    return Loaded(engine, processor, name)
+    return Loaded(engine, processor, name, settings.sessions.max_marks, settings.sessions.deltas)
 
 
 def _limit(processor: Processor, settings: Settings, context: int) -> None:

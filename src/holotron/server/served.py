@@ -39,9 +39,11 @@ class ServedSession:
 
     id: str
     engine_session: AsyncSession
+    max_marks: int  # snapshots it may hold
     kind: Kind | None = None  # decided by the first turn
     tools: list[dict[str, Any]] | None = None  # likewise: they stand at the beginning of the log
     turns: list[Turn] = field(default_factory=list)
+    begins: Transcript = field(default_factory=Transcript)  # before the first turn
     held: bool = False
 
     @property
@@ -57,7 +59,7 @@ class ServedSession:
 
     @property
     def said(self) -> Transcript:
-        return self.turns[-1].said if self.turns else Transcript()
+        return self.turns[-1].said if self.turns else self.begins
 
     def hold(self) -> None:
         """Nobody queues: two writers of one session are a mistake of the client's."""
@@ -83,7 +85,7 @@ class ServedSession:
     # --------------------------------------------------------------------------------------- what happens to a turn
 
     async def add_prompt(
-        self, prompt: Prompt | list[int], kind: Kind, *, thinking: bool = False, mark: bool, max_marks: int
+        self, prompt: Prompt | list[int], kind: Kind, *, thinking: bool = False, mark: bool = False
     ) -> None:
         """Begin a turn. If the engine refuses the prompt, nothing has changed."""
         start, said = self.length, self.said
@@ -93,9 +95,9 @@ class ServedSession:
             turn = replace(turn, said=said.asked(prompt), opens_reasoning=prompt.opens_reasoning, thinking=thinking)
         self.kind = kind
         self.turns.append(turn)
-        if mark and max_marks:
+        if mark and self.max_marks:
             self.turns[-1] = replace(turn, mark=await self.engine_session.mark())
-            await self._limit_marks(max_marks)
+            await self._limit_marks()
 
     def replied(self, result: Result) -> None:
         turn = self.turns[-1]
@@ -129,10 +131,10 @@ class ServedSession:
         turn = self.turns[-1]
         await self.engine_session.rewind(turn.mark or turn.prompt)
 
-    async def _limit_marks(self, count: int) -> None:
+    async def _limit_marks(self) -> None:
         """Keep the newest snapshots. Rewinding to where an older one was still works, by computing again."""
         marked = [n for n, turn in enumerate(self.turns) if turn.mark is not None]
-        for n in marked[: max(0, len(marked) - count)]:
+        for n in marked[: max(0, len(marked) - self.max_marks)]:
             mark = self.turns[n].mark
             assert mark is not None
             await self.engine_session.unmark(mark)
@@ -174,8 +176,11 @@ def _no_such_turn(message: str) -> ApiError:
 class ServedSessions:
     """All of them, by the key they belong to and their name."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, max_marks: int, begins: Transcript = Transcript()) -> None:
+        """`begins`: how every session's conversation begins."""
         self._engine = engine
+        self._max_marks = max_marks
+        self._begins = begins
         self._known: dict[tuple[str, str], ServedSession] = {}
 
     def get(self, owner: str, id: str) -> ServedSession:
@@ -192,7 +197,8 @@ class ServedSessions:
     async def open(self, owner: str, id: str | None) -> ServedSession:
         name = self._free_name(owner, id)
         # The engine has the last word on names, so two requests at once cannot take the same one.
-        return self._add(owner, ServedSession(name, await self._engine.aio.open(f"{owner}/{name}")))
+        session = await self._engine.aio.open(f"{owner}/{name}")
+        return self._add(owner, ServedSession(name, session, self._max_marks, begins=self._begins))
 
     async def fork(self, owner: str, parent: ServedSession, ids: Sequence[str | None]) -> list[ServedSession]:
         if parent.held:
@@ -203,7 +209,7 @@ class ServedSessions:
         turns, kind, tools = list(parent.turns), parent.kind, parent.tools
         forks = await parent.engine_session.fork(len(names), ids=[f"{owner}/{name}" for name in names])
         return [
-            self._add(owner, ServedSession(name, fork, kind, tools, list(turns)))
+            self._add(owner, ServedSession(name, fork, self._max_marks, kind, tools, list(turns), self._begins))
             for name, fork in zip(names, forks, strict=True)
         ]
 

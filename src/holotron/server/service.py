@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar
 
 from holotron.engine import Engine
-from holotron.model.processor import Processor
+from holotron.model.processor import Deltas, Processor, Transcript
 from holotron.server.errors import ApiError, unavailable
 from holotron.server.images import ImageFetcher
 from holotron.server.metrics import Metrics
@@ -22,11 +22,15 @@ T = TypeVar("T")
 class Loaded:
     """Everything that exists once the model does."""
 
-    def __init__(self, engine: Engine, processor: Processor, name: str) -> None:
+    def __init__(
+        self, engine: Engine, processor: Processor, name: str, max_marks: int = 4, deltas: int | None = None
+    ) -> None:
+        """`deltas`: sessions tell screenshots as changes to the one before, with this tolerance."""
         self.engine = engine
         self.processor = processor
         self.name = name
-        self.sessions = ServedSessions(engine)
+        begins = Transcript(deltas=None if deltas is None else Deltas(deltas))
+        self.sessions = ServedSessions(engine, max_marks, begins)
 
     @property
     def sees(self) -> bool:

@@ -80,7 +80,7 @@ async def append_to_session(
     how = rendering_of(request.chat_template_kwargs, request.reasoning_effort, thinking=service.settings.reply.thinking)
     messages = await service.with_images(plain_messages(request.messages))
     session.hold()
-    turn = TurnTransaction(loaded.sessions, http.scope["owner"], session, False, service.settings.sessions.max_marks)
+    turn = TurnTransaction(loaded.sessions, http.scope["owner"], session, False, len(session.turns))
     try:
         session.of_kind("chat")
         tools = plain_tools(request.tools)
@@ -89,7 +89,7 @@ async def append_to_session(
         prompt = await service.on_worker(
             lambda: session.said.next(loaded.processor, messages, tools, how.thinking, **how.variables)
         )
-        await turn.add_prompt(prompt, "chat", thinking=how.thinking, mark=request.mark)
+        await session.add_prompt(prompt, "chat", thinking=how.thinking, mark=request.mark)
         session.tools = tools
     except BaseException:
         await turn.undo()
@@ -128,6 +128,8 @@ async def compact_session(
     async with session.holding():
         if session.kind == "text":
             raise ApiError(400, "only chat sessions have turns that can be left out")
+        if session.begins.deltas is not None and last:
+            raise ApiError(400, "here screenshots are told as changes to earlier ones, which cannot be left out")
         if first + last < len(session.turns):
             if last == 0:
                 await session.rewind(first)

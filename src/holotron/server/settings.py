@@ -74,6 +74,13 @@ class ImageSettings(Section):
 class SessionSettings(Section):
     ttl_seconds: float | None = Field(default=3600.0, gt=0, description="an unused session is closed; none: never")
     max_marks: int = Field(default=4, ge=0, description="snapshots per session; each holds a state row")
+    deltas: int | None = Field(
+        default=None,
+        ge=0,
+        le=255,
+        description="tell screenshots in sessions as changes to the one before, with this tolerance; none: show all "
+        "whole, unless the model's agent.json asks for deltas",
+    )
 
 
 class ReplySettings(Section):

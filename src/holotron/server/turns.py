@@ -15,9 +15,8 @@ from typing import Any
 
 from holotron.engine import EngineStopped, Result, UnknownSession
 from holotron.errors import HolotronError
-from holotron.model.processor import Prompt
 from holotron.server.errors import ApiError
-from holotron.server.served import Kind, ServedSession, ServedSessions
+from holotron.server.served import ServedSession, ServedSessions
 from holotron.server.wire import SessionFields
 
 log = logging.getLogger(__name__)
@@ -31,13 +30,8 @@ class TurnTransaction:
     owner: str
     session: ServedSession
     made_here: bool  # opened or forked by this very request
-    max_marks: int
-    has_prompt: bool = False  # added by this request
+    turns: int = 0  # that the session had before this one
     over: bool = False
-
-    async def add_prompt(self, prompt: Prompt | list[int], kind: Kind, *, thinking: bool = False, mark: bool) -> None:
-        await self.session.add_prompt(prompt, kind, thinking=thinking, mark=mark, max_marks=self.max_marks)
-        self.has_prompt = True
 
     def commit(self, result: Result) -> None:
         self.over = True
@@ -57,7 +51,7 @@ class TurnTransaction:
         try:
             if self.made_here:
                 await self.sessions.close(self.owner, self.session)
-            elif self.has_prompt:
+            elif len(self.session.turns) > self.turns:
                 await self.session.take_back_prompt()
             elif self.session.awaits_reply:
                 await self.session.take_back_reply()
@@ -72,7 +66,7 @@ class TurnTransaction:
             self.session.release()
 
 
-async def begin(sessions: ServedSessions, request: SessionFields, owner: str, max_marks: int) -> TurnTransaction:
+async def begin(sessions: ServedSessions, request: SessionFields, owner: str) -> TurnTransaction:
     """Find or make the session a request names, and hold it."""
     if request.session_open:
         session = await sessions.open(owner, request.session_id)
@@ -84,10 +78,11 @@ async def begin(sessions: ServedSessions, request: SessionFields, owner: str, ma
             (session,) = await sessions.fork(owner, session, [name])
     made_here = request.session_open or request.fork is not False
     session.hold()
-    turn = TurnTransaction(sessions, owner, session, made_here, max_marks)
+    turn = TurnTransaction(sessions, owner, session, made_here, len(session.turns))
     try:
         if request.rewind is not None:
             await session.rewind(request.rewind)
+            turn.turns = len(session.turns)
     except BaseException:
         await turn.undo()
         raise

@@ -18,7 +18,7 @@ from holotron.agent.history import History
 from holotron.agent.images import Image
 from holotron.agent.messages import Message, count_images, to_openai
 from holotron.agent.policies.conversation import Conversation, new_messages
-from holotron.agent.policies.registry import MAX_TOKENS, PolicyRequest, local_profile, policies
+from holotron.agent.policies.registry import MAX_TOKENS, PolicyRequest, first_said, local_profile, policies
 from holotron.engine import EngineStopped, Grammar, Overloaded, Result, SamplingParams
 from holotron.engine.reasoning import behind_reasoning
 from holotron.envs.base import Environment
@@ -133,8 +133,8 @@ def _load(request: PolicyRequest) -> EnginePolicy:
     own = processor.sampling
     sampling = SamplingParams(
         max_tokens=profile.max_tokens or MAX_TOKENS,
-        temperature=_first(profile.temperature, own.temperature, 0.0),
-        top_p=_first(profile.top_p, own.top_p, 1.0),
+        temperature=first_said(profile.temperature, own.temperature, 0.0),
+        top_p=first_said(profile.top_p, own.top_p, 1.0),
         top_k=own.top_k or 0,
         min_p=own.min_p or 0.0,
         seed=request.seed,
@@ -151,10 +151,6 @@ def _load(request: PolicyRequest) -> EnginePolicy:
         deltas=None if profile.deltas is None else Deltas(profile.deltas),
         owns_engine=True,
     )
-
-
-def _first(*values: float | None) -> float:
-    return next(value for value in values if value is not None)
 
 
 class EngineChat:

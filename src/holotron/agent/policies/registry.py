@@ -98,6 +98,25 @@ def local_profile(source: str) -> Profile:
         return profile_for(source)
 
 
+def announced_profile(source: str) -> Profile:
+    """What a server says of the model it serves: also what the model leaves to its files, because whoever asks by
+    address does not see those. As in this process, that is its publishers' sampling, or else the likeliest token."""
+    from holotron.model.loading import resolve
+    from holotron.model.processor import SamplingDefaults
+
+    profile, found = local_profile(source), resolve(source)
+    own = SamplingDefaults.of_folder(found) if isinstance(found, Path) else SamplingDefaults()
+    return replace(
+        profile,
+        temperature=first_said(profile.temperature, own.temperature, 0.0),
+        top_p=first_said(profile.top_p, own.top_p, 1.0),
+    )
+
+
+def first_said(*values: float | None) -> float:
+    return next(value for value in values if value is not None)
+
+
 def route(spec: str) -> tuple[str, str]:
     """Who makes it, and from what."""
     if spec in policies:

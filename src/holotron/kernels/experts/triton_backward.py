@@ -82,7 +82,7 @@ class TakeRows(torch.autograd.Function):
 class Products(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, rows_PI: Tensor, weight_EOI: Tensor, order: Order, tiling: Tiling) -> Tensor:
-        ctx.save_for_backward(rows_PI, weight_EOI)
+        ctx.save_for_backward(rows_PI if ctx.needs_input_grad[1] else None, weight_EOI)
         ctx.order, ctx.tiling = order, tiling
         return products(rows_PI, weight_EOI, order, tiling)
 
@@ -93,7 +93,7 @@ class Products(torch.autograd.Function):
         d_rows = d_weight = None
         if ctx.needs_input_grad[0]:
             d_rows = products(dy, weight, ctx.order, ctx.tiling, transposed=True)
-        if ctx.needs_input_grad[1]:
+        if rows is not None:
             d_weight = weight_gradient(dy, rows, len(weight), ctx.order)
         return d_rows, d_weight, None, None
 
@@ -103,7 +103,7 @@ class Combine(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, y_PD: Tensor, weight_Tk: Tensor, order: Order) -> Tensor:
-        ctx.save_for_backward(y_PD, weight_Tk)
+        ctx.save_for_backward(y_PD if ctx.needs_input_grad[1] else None, weight_Tk)
         ctx.order = order
         return combine(y_PD, weight_Tk.float(), order)
 
@@ -114,10 +114,10 @@ class Combine(torch.autograd.Function):
         d_out_PD = gradients[0].index_select(0, order.pair_P // order.top_k)
         weight_P = weight.flatten().index_select(0, order.pair_P)
         d_weight = None
-        if ctx.needs_input_grad[1]:
+        if y is not None:
             d_weight_P = (y.float() * d_out_PD.float()).sum(-1)
             d_weight = d_weight_P.index_select(0, order.row_P).view(weight.shape).to(weight.dtype)
-        return (d_out_PD * weight_P[:, None]).to(y.dtype), d_weight, None
+        return (d_out_PD * weight_P[:, None]).to(d_out_PD.dtype), d_weight, None
 
 
 def mix(x_TD: Tensor, chosen_Tk: Tensor, weight_Tk: Tensor, stacks: Stacks) -> Tensor:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from holotron.errors import ConfigError
+from holotron.model.hf_json import read_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,12 @@ class SamplingDefaults:
             good = isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most
             if value is not None and not good:
                 raise ConfigError(f"generation_config.json: {name} must be between 0 and {most}, found {value!r}")
+
+    @classmethod
+    def of_folder(cls, folder: Path) -> SamplingDefaults:
+        """Of a checkpoint, without the rest of it."""
+        file = folder / "generation_config.json"
+        return cls.from_hf(read_json(file)) if file.is_file() else cls()
 
     @classmethod
     def from_hf(cls, generation: Mapping[str, Any]) -> SamplingDefaults:
