@@ -19,6 +19,7 @@ from holotron.kernels.layout import Layout
 from holotron.model.config import (
     AttentionConfig,
     DecoderConfig,
+    DeltaConfig,
     MambaConfig,
     MLPConfig,
     ModelConfig,
@@ -31,7 +32,13 @@ from holotron.model.model import Holotron
 from holotron.model.processor import ImageConfig, Processor, normalise
 
 VOCAB = 48
-PATTERNS = {"hybrid": "M*-M", "attention": "*-*", "mamba": "M-M", "experts": "ME*E"}
+PATTERNS = {"hybrid": "M*-M", "attention": "*-*", "mamba": "M-M", "experts": "ME*E", "delta": "G*-G"}
+ATTENTION = {
+    "hybrid": AttentionConfig(heads=2, kv_heads=1, head_dim=8),
+    "attention": AttentionConfig(heads=2, kv_heads=1, head_dim=8, rope_theta=1e4),
+    "experts": AttentionConfig(heads=2, kv_heads=1, head_dim=8, rope_theta=1e4),
+    "delta": AttentionConfig(2, 1, 8, rope_theta=1e4, qk_norm=True, rotary_dim=4, gated=True),
+}
 TOKENS = TokenIds(image=40, image_start=41, image_end=42, bos=43, eos=(44,), first_unsampled=46)
 
 
@@ -44,9 +51,9 @@ def micro_config(kind: str, vocab: int = VOCAB, tokens: TokenIds = TOKENS) -> Mo
             hidden=16,
             pattern=pattern,
             mamba=MambaConfig(heads=2, head_dim=8, state=4, groups=1, chunk=8) if "M" in pattern else None,
-            attention=AttentionConfig(heads=2, kv_heads=1, head_dim=8, rope_theta=None if kind == "hybrid" else 1e4)
-            if "*" in pattern
-            else None,
+            delta=DeltaConfig(key_heads=1, value_heads=2, key_dim=6, value_dim=4, chunk=8) if "G" in pattern else None,
+            attention=ATTENTION.get(kind),
+            centred_norms=kind == "delta",
             mlp=MLPConfig(24),
             moe=MoEConfig(experts=4, top_k=2, width=12, shared_width=8) if "E" in pattern else None,
             max_positions=1024,

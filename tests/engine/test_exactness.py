@@ -76,3 +76,12 @@ def test_with_next_to_no_memory_requests_may_fail_but_none_says_anything_wrong(
     kind: str, config: EngineConfig, host_bytes: int, operations: list[Operation]
 ) -> None:
     play(kind, torch.float64, 0.0, replace(config, host_bytes=host_bytes), operations)
+
+
+@pytest.mark.slow
+@examples(max_examples=60, **THOROUGH)
+@given(config=CONFIGS, host_bytes=st.sampled_from([0, 10_000, 1 << 30]), operations=OPERATIONS)
+def test_the_states_of_gated_deltanet_fare_no_worse(
+    config: EngineConfig, host_bytes: int, operations: list[Operation]
+) -> None:
+    play("delta", torch.float64, 0.0, replace(config, host_bytes=host_bytes), operations)

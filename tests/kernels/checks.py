@@ -29,6 +29,8 @@ import holotron.kernels.choice.reference as choice_reference
 import holotron.kernels.choice.triton as choice_triton
 import holotron.kernels.conv.reference as conv_reference
 import holotron.kernels.conv.triton as conv_triton
+import holotron.kernels.delta.reference as delta_reference
+import holotron.kernels.delta.triton as delta_triton
 import holotron.kernels.linear.reference as linear_reference
 import holotron.kernels.linear.triton as linear_triton
 import holotron.kernels.norm.reference as norm_reference
@@ -41,7 +43,20 @@ import holotron.kernels.scan.triton as scan_triton
 from holotron.kernels.scan import replay, triton_replay
 from holotron.kernels.scan.replay import Replay
 from tests.kernels import experts, gradients
-from tests.kernels.material import BF16, FP8, FP32, REAL, SMALL, TOLERANCE, Bench, Result, error, scan_inputs, wide
+from tests.kernels.material import (
+    BF16,
+    FP8,
+    FP32,
+    REAL,
+    SMALL,
+    TOLERANCE,
+    Bench,
+    Result,
+    delta_inputs,
+    error,
+    scan_inputs,
+    wide,
+)
 
 
 def check_norms(bench: Bench) -> Iterator[Result]:
@@ -73,6 +88,14 @@ def check_norms(bench: Bench) -> Iterator[Result]:
             error(norm_triton.rms_norm(heads, weight, 1e-5), reference),
             TOLERANCE[dtype],
         )
+        y, projected = bench.normal(5, 3, 20, dtype=dtype), bench.normal(5, 80, dtype=dtype)
+        gate, weight = projected[:, 20:].unflatten(-1, (3, 20)), bench.normal(20, shift=1.0)
+        reference = norm_reference.rms_norm_gated(*wide(y, gate, weight), 1e-6)
+        yield (
+            f"rms_norm_gated {dtype}",
+            error(norm_triton.rms_norm_gated(y, gate, weight, 1e-6), reference),
+            TOLERANCE[dtype],
+        )
         projected = bench.normal(11, 2 * s.inner, dtype=dtype)
         y, gate = bench.normal(11, s.inner, dtype=dtype), projected[:, s.inner :]
         weight = bench.normal(s.inner, dtype=dtype, shift=1.0)
@@ -85,15 +108,16 @@ def check_norms(bench: Bench) -> Iterator[Result]:
 
 def check_rotary(bench: Bench) -> Iterator[Result]:
     """Angles are fp32, so the reference takes them in fp32 too: at position 100,000 the last bit is 0.008 radians."""
-    for dtype in (FP32, bench.half):
-        q, k = (bench.normal(7, 2 * heads * 32, dtype=dtype)[:, : heads * 32] for heads in (12, 3))
-        q, k = q.unflatten(-1, (12, 32)), k.unflatten(-1, (3, 32))
-        weights = [bench.normal(32, dtype=dtype, shift=1.0) for _ in range(2)]
+    for dtype, dim, turned in ((FP32, 32, None), (bench.half, 32, None), (FP32, 80, 32), (bench.half, 80, 32)):
+        q, k = (bench.normal(7, 2 * heads * dim, dtype=dtype)[:, : heads * dim] for heads in (12, 3))
+        q, k = q.unflatten(-1, (12, dim)), k.unflatten(-1, (3, dim))
+        weights = [bench.normal(dim, dtype=dtype, shift=1.0) for _ in range(2)]
         at = torch.tensor([0, 1, 2, 77, 1000, 9999, 100_000], device=bench.device)
-        found = rotary_triton.norm_and_rotate(q, k, *weights, 1e-6, at, 1e6)
-        wanted = rotary_reference.norm_and_rotate(*(t.float() for t in (q, k, *weights)), 1e-6, at, 1e6)
+        found = rotary_triton.norm_and_rotate(q, k, *weights, 1e-6, at, 1e6, turned)
+        wanted = rotary_reference.norm_and_rotate(*(t.float() for t in (q, k, *weights)), 1e-6, at, 1e6, turned)
         for name, ours, theirs in zip(("queries", "keys"), found, wanted, strict=True):
-            yield f"norm_and_rotate {dtype}: {name}", error(ours, theirs), 2 * TOLERANCE[dtype]
+            label = f"norm_and_rotate {turned or dim} of {dim} dimensions {dtype}: {name}"
+            yield label, error(ours, theirs), 2 * TOLERANCE[dtype]
 
 
 def check_quantized(bench: Bench) -> Iterator[Result]:
@@ -210,6 +234,34 @@ def check_scan(bench: Bench) -> Iterator[Result]:
         yield f"scan without memory {dtype}", error(out, reference), 2e-6 if dtype == FP32 else 2 * TOLERANCE[dtype]
 
 
+def check_delta(bench: Bench) -> Iterator[Result]:
+    g = bench.delta
+    for dtype in (FP32, bench.half):
+        for name, prompts, decodes in (("mixed", True, True), ("decodes", False, True)):
+            if prompts and dtype == FP32 and bench.device == "cuda":
+                continue  # there, prompts in fp32 are left to the reference
+            layout = bench.layout(prompts, decodes)
+            inputs = delta_inputs(bench, layout.num_tokens, dtype)
+            states = bench.normal(2 * layout.num_sequences + 2, 2, g.value_heads, g.value_dim, g.key_dim)
+            state, wide_state = states[:, 1], states.double()[:, 1]
+            untouched = states[:, 0].clone()
+            out = delta_triton.gated_delta_rule(*inputs, state, layout)
+            reference = delta_reference.gated_delta_rule(*wide(*inputs), wide_state, layout)
+            # Inside a chunk, operands are rounded once more before they are multiplied.
+            exact = dtype == FP32 or name == "decodes"
+            yield f"delta {name} {dtype}", error(out, reference), 2e-6 if dtype == FP32 else 2 * TOLERANCE[dtype]
+            yield f"delta {name} {dtype}: state", error(state, wide_state), 2e-6 if exact else 2 * TOLERANCE[dtype]
+            yield f"delta {name} {dtype}: other layers", error(states[:, 0], untouched), 0.0
+    # Keys that repeat, no decay and full corrections: where a series for the triangular system would break down.
+    layout = bench.fresh()
+    q, k, v, a, bias, A, b = delta_inputs(bench, layout.num_tokens, bench.half)
+    k = (k[:1] + 0.02 * k).to(k.dtype)
+    inputs = [q, k, v, a, bias, A * 1e-4, b + 5]
+    out = delta_triton.gated_delta_rule(*inputs, None, layout)
+    reference = delta_reference.gated_delta_rule(*wide(*inputs), None, layout)
+    yield "delta with keys that repeat", error(out, reference), 6 * TOLERANCE[bench.half]
+
+
 def check_replay(bench: Bench) -> Iterator[Result]:
     """Steps from a ring against steps that write every state, in float64; rows start at different fillings, so that
     they write their states at different times; then a flush of everything."""
@@ -305,6 +357,7 @@ CHECKS: dict[str, Callable[[Bench], Iterator[Result]]] = {
     "product": check_product,
     "conv": check_conv,
     "scan": check_scan,
+    "delta": check_delta,
     "replay": check_replay,
     "attention": check_attention,
     "tiles": check_tiles,

@@ -10,15 +10,17 @@ from torch import Tensor
 
 import holotron.kernels.attention.reference as attention_reference
 import holotron.kernels.conv.reference as conv_reference
+import holotron.kernels.delta.reference as delta_reference
 import holotron.kernels.linear.reference as linear_reference
 import holotron.kernels.norm.reference as norm_reference
 import holotron.kernels.scan.reference as scan_reference
 from holotron.kernels.attention import packed
 from holotron.kernels.conv.triton_backward import Conv
+from holotron.kernels.delta.triton_backward import Delta
 from holotron.kernels.linear.triton import ReLU2
 from holotron.kernels.norm.triton_backward import AddRMSNorm, GatedRMSNorm
 from holotron.kernels.scan.triton_backward import Scan
-from tests.kernels.material import FP32, TOLERANCE, Bench, Result, error, scan_inputs
+from tests.kernels.material import FP32, TOLERANCE, Bench, Result, delta_inputs, error, scan_inputs
 
 
 def _gradients(run: Callable[..., Any], inputs: Sequence[Tensor], pushes: Sequence[Tensor]) -> list[Tensor]:
@@ -65,6 +67,17 @@ def check(bench: Bench) -> Iterator[Result]:
         )
         for name, found in lines:
             yield f"scan gradient of {name} {dtype}", found, tolerance
+
+        if dtype != FP32 or bench.device == "cpu":  # on a GPU, fp32 is left to the reference
+            lines = _compare(
+                "q k v a dt_bias A b",
+                lambda *t: Delta.apply(*t, layout),
+                lambda *t: delta_reference.gated_delta_rule(*t, None, layout),
+                delta_inputs(bench, tokens, dtype),
+                [normal(tokens, bench.delta.value_heads, bench.delta.value_dim)],
+            )
+            for name, found in lines:
+                yield f"delta gradient of {name} {dtype}", found, tolerance
 
         for bias in (True, False):
             inputs = [normal(tokens, s.channels + 8)[:, 8:], normal(s.channels, 4)]

@@ -45,11 +45,25 @@ SMALL = Sizes(20, 72, 4, 20, 16, 2, 6, 2, 16, (40, 2, 75), (0, 5, 90), 3)
 REAL = Sizes(5120, 20480, 128, 80, 128, 8, 40, 8, 128, (2400, 1, 37, 700), (0, 3, 9000, 1234), 20)
 
 
+@dataclass(frozen=True)
+class DeltaSizes:
+    """Shapes of Gated DeltaNet."""
+
+    key_heads: int
+    value_heads: int
+    key_dim: int
+    value_dim: int
+
+
+SMALL_DELTA, REAL_DELTA = DeltaSizes(1, 2, 16, 20), DeltaSizes(16, 32, 128, 128)
+
+
 class Bench:
     """A device, shapes, and a stream of random tensors."""
 
     def __init__(self, device: str, sizes: Sizes, seed: int = 0) -> None:
         self.device, self.sizes = device, sizes
+        self.delta = REAL_DELTA if sizes is REAL else SMALL_DELTA
         # The interpreter keeps bf16 as bare bits (its products are wrong) and rounds to e4m3 without carrying: there,
         # fp16 stands in for bf16 and 8-bit inputs are drawn from numbers that need no rounding.
         self.half = BF16 if device == "cuda" else FP16
@@ -122,4 +136,20 @@ def scan_inputs(bench: Bench, tokens: int, dtype: torch.dtype) -> list[Tensor]:
         B.unflatten(-1, (s.groups, s.state)),
         C.unflatten(-1, (s.groups, s.state)),
         bench.normal(s.heads),
+    ]
+
+
+def delta_inputs(bench: Bench, tokens: int, dtype: torch.dtype) -> list[Tensor]:
+    """q, k, v, a, dt_bias, A, b as the model passes them: views into wider rows, decays from slow to fast."""
+    g = bench.delta
+    keys, inner = g.key_heads * g.key_dim, g.value_heads * g.value_dim
+    q, k, v = bench.normal(tokens, 2 * keys + inner, dtype=dtype).split([keys, keys, inner], dim=-1)
+    return [
+        q.unflatten(-1, (g.key_heads, g.key_dim)),
+        k.unflatten(-1, (g.key_heads, g.key_dim)),
+        v.unflatten(-1, (g.value_heads, g.value_dim)),
+        bench.normal(tokens, g.value_heads, dtype=dtype),
+        bench.normal(g.value_heads, shift=-2.0, scale=2.0),
+        -torch.exp(bench.normal(g.value_heads)),
+        bench.normal(tokens, g.value_heads, dtype=dtype),
     ]

@@ -19,7 +19,7 @@ import torch
 pytest.importorskip("triton")
 
 HERE = Path(__file__).parent
-NAMES = ("norms", "rotary", "quantized", "choice", "conv", "scan", "replay", "attention", "tiles")
+NAMES = ("norms", "rotary", "quantized", "choice", "conv", "scan", "delta", "replay", "attention", "tiles")
 NAMES += ("gradients", "experts")
 
 
@@ -67,9 +67,10 @@ def test_a_captured_decode_step_follows_its_inputs() -> None:
     """What CUDA graphs need: contexts, rows, pages and slots may change between replays, launch grids may not."""
     from holotron.kernels.attention import attend
     from holotron.kernels.conv import causal_conv
+    from holotron.kernels.delta import gated_delta_rule
     from holotron.kernels.layout import Layout
     from holotron.kernels.scan import state_space_scan
-    from tests.kernels.material import REAL, Bench, scan_inputs
+    from tests.kernels.material import REAL, Bench, delta_inputs, scan_inputs
 
     bench = Bench("cuda", REAL)
     s, batch, page = REAL, 6, 64
@@ -85,34 +86,37 @@ def test_a_captured_decode_step_follows_its_inputs() -> None:
     )
     x = bench.normal(batch, s.channels, dtype=torch.bfloat16)
     weight, bias = bench.normal(s.channels, 4, dtype=torch.bfloat16), bench.normal(s.channels, dtype=torch.bfloat16)
-    inputs = scan_inputs(bench, batch, torch.bfloat16)
+    inputs, g = scan_inputs(bench, batch, torch.bfloat16), bench.delta
+    corrections = delta_inputs(bench, batch, torch.bfloat16)
     q, k, v = (
         bench.normal(batch, heads, s.attention_dim, dtype=torch.bfloat16)
         for heads in (s.query_heads, s.kv_heads, s.kv_heads)
     )
     conv = bench.normal(8, 3, s.channels, dtype=torch.bfloat16)
     state = bench.normal(8, s.heads, s.head_dim, s.state)
+    matrix = bench.normal(8, g.value_heads, g.value_dim, g.key_dim)
     cache = bench.normal(batch * width, 2, page, s.kv_heads, s.attention_dim, dtype=torch.bfloat16)
 
     def step(at: Layout) -> tuple[torch.Tensor, ...]:
         return (
             causal_conv(x, weight, bias, conv, at),
             state_space_scan(*inputs, state, at),
+            gated_delta_rule(*corrections, matrix, at),
             attend(q, k, v, (cache[:, 0], cache[:, 1]), at, s.attention_dim**-0.5),
         )
 
     with torch.inference_mode():
-        memory = [t.clone() for t in (conv, state, cache)]
+        memory = [t.clone() for t in (conv, state, matrix, cache)]
         expected = step(other)
-        changed = [t.clone() for t in (conv, state, cache)]
+        changed = [t.clone() for t in (conv, state, matrix, cache)]
         step(fixed)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             outputs = step(fixed)
         for name in ("context_S", "rows_S", "pages_SM", "slots_T"):
             getattr(fixed, name).copy_(getattr(other, name))
-        for t, before in zip((conv, state, cache), memory, strict=True):
+        for t, before in zip((conv, state, matrix, cache), memory, strict=True):
             t.copy_(before)
         graph.replay()
-        for found, wanted in zip((*outputs, conv, state, cache), (*expected, *changed), strict=True):
+        for found, wanted in zip((*outputs, conv, state, matrix, cache), (*expected, *changed), strict=True):
             assert torch.equal(found, wanted)

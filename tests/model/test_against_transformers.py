@@ -11,6 +11,7 @@ import torch
 from holotron.model.config import (
     AttentionConfig,
     DecoderConfig,
+    DeltaConfig,
     MambaConfig,
     MLPConfig,
     ModelConfig,
@@ -35,6 +36,26 @@ def text_model(pattern: str, **parts: object) -> ModelConfig:
     return ModelConfig(decoder=decoder, family="nemotron_h", tokens=TokenIds(first_unsampled=None))
 
 
+QWEN_EXPERTS = MoEConfig(
+    experts=6, top_k=2, width=24, shared_width=16, scoring="softmax", activation="swiglu", shared_gate=True
+)
+
+
+def gated(pattern: str, **parts: object) -> ModelConfig:
+    """Qwen3.5: Gated DeltaNet, gated attention of which a part is rotated, norms around one."""
+    decoder = DecoderConfig(
+        vocab=97,
+        hidden=40,
+        pattern=pattern,
+        delta=DeltaConfig(key_heads=2, value_heads=6, key_dim=8, value_dim=12, chunk=16),
+        attention=AttentionConfig(6, 2, 16, rope_theta=1e4, qk_norm=True, rotary_dim=4, gated=True),
+        eps=1e-6,
+        centred_norms=True,
+        **parts,  # type: ignore[arg-type]
+    )
+    return ModelConfig(decoder=decoder, family="qwen3_5", tokens=TokenIds(bos=None, eos=(3,), first_unsampled=None))
+
+
 CONFIGS = {
     "hybrid, head_dim 10": text_model("M-M*-M-", mamba=MAMBA, attention=ATTENTION, mlp=MLPConfig(96)),
     "four groups, odd sizes": text_model(
@@ -56,6 +77,8 @@ CONFIGS = {
         moe=MoEConfig(experts=8, top_k=2, width=24, shared_width=32, scale=1.5, groups=4, top_groups=2, latent=16),
     ),
     "qwen3": replace(tiny_transformer(), name=""),
+    "qwen3.5": gated("G-G-*-G-", mlp=MLPConfig(50, "swiglu")),
+    "qwen3.5 with experts": gated("GEGE*E", moe=QWEN_EXPERTS),
 }
 
 

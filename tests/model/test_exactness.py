@@ -12,9 +12,17 @@ from hypothesis import strategies as st
 
 from holotron.errors import CapacityError, CheckpointError
 from holotron.model.cache import DecoderState
-from holotron.model.config import AttentionConfig, DecoderConfig, MambaConfig, MLPConfig, ModelConfig, MoEConfig
+from holotron.model.config import (
+    AttentionConfig,
+    DecoderConfig,
+    DeltaConfig,
+    MambaConfig,
+    MLPConfig,
+    ModelConfig,
+    MoEConfig,
+)
 from holotron.model.model import Holotron
-from holotron.model.presets import tiny, tiny_transformer
+from holotron.model.presets import tiny
 from holotron.model.weights import random_model
 from tests.model.oracle import unsettle
 
@@ -39,6 +47,31 @@ MODELS = {
         mamba=MambaConfig(heads=4, head_dim=8, state=8, groups=1, chunk=16),
         attention=AttentionConfig(heads=4, kv_heads=1, head_dim=6),
         moe=MoEConfig(experts=4, top_k=2, width=16, shared_width=16),
+        max_positions=512,
+    ),
+    "delta": DecoderConfig(
+        VOCAB,
+        24,
+        "G-GE*-G",
+        delta=DeltaConfig(key_heads=2, value_heads=4, key_dim=6, value_dim=5, chunk=8),
+        attention=AttentionConfig(
+            heads=4, kv_heads=2, head_dim=8, rope_theta=1e4, qk_norm=True, rotary_dim=4, gated=True
+        ),
+        mlp=MLPConfig(32, "swiglu"),
+        moe=MoEConfig(
+            experts=4, top_k=2, width=16, shared_width=16, scoring="softmax", activation="swiglu", shared_gate=True
+        ),
+        centred_norms=True,
+        max_positions=512,
+    ),
+    "both recurrences": DecoderConfig(
+        VOCAB,
+        24,
+        "MG*M-G",
+        mamba=MambaConfig(heads=4, head_dim=8, state=8, groups=1, chunk=16),
+        delta=DeltaConfig(key_heads=1, value_heads=3, key_dim=7, value_dim=4, chunk=4),
+        attention=AttentionConfig(heads=4, kv_heads=1, head_dim=6),
+        mlp=MLPConfig(32),
         max_positions=512,
     ),
     "transformer": DecoderConfig(
@@ -128,10 +161,11 @@ def test_any_mix_of_decodes_and_prefill(name: str, dtype: torch.dtype, data: st.
             seen[row] += steps[row]
 
 
+@pytest.mark.parametrize("name", ["hybrid", "delta", "both recurrences"])
 @torch.no_grad()
-def test_a_state_can_be_forked_saved_and_loaded(tmp_path: Path) -> None:
-    model = model_of("hybrid", torch.float64)
-    ids, expected = truth("hybrid", torch.float64, 0)
+def test_a_state_can_be_forked_saved_and_loaded(name: str, tmp_path: Path) -> None:
+    model = model_of(name, torch.float64)
+    ids, expected = truth(name, torch.float64, 0)
     state = model.new_state()
     model(ids[:20], state=state)
 
@@ -147,8 +181,9 @@ def test_a_state_can_be_forked_saved_and_loaded(tmp_path: Path) -> None:
 @torch.no_grad()
 def test_a_state_of_another_model_is_refused(tmp_path: Path) -> None:
     model_of("hybrid", torch.float32).new_state().save(tmp_path / "state.safetensors")
-    with pytest.raises(CheckpointError, match="another model"):
-        DecoderState.load(MODELS["experts"], tmp_path / "state.safetensors")
+    for other in ("experts", "delta", "both recurrences"):
+        with pytest.raises(CheckpointError, match="another model"):
+            DecoderState.load(MODELS[other], tmp_path / "state.safetensors")
 
 
 @torch.no_grad()
@@ -179,10 +214,10 @@ def test_bf16_keeps_state_and_decays_in_fp32() -> None:
     assert torch.nn.functional.cosine_similarity(whole, pieces).min() > 0.999
 
 
-@pytest.mark.parametrize("make", [tiny, tiny_transformer])
-def test_gradients_of_the_training_forward(make: object) -> None:
+@pytest.mark.parametrize("name", ["hybrid", "transformer", "delta"])
+def test_gradients_of_the_training_forward(name: str) -> None:
     """Packed training forward against finite differences, in double precision."""
-    config = ModelConfig(MODELS["hybrid" if make is tiny else "transformer"])
+    config = ModelConfig(MODELS[name])
     model = unsettle(random_model(config)).double()
     picked = [p for name, p in model.named_parameters() if any(k in name for k in ("A_log", "dt_bias", ".D", "q_proj"))]
     embeddings = torch.randn(11, 24, dtype=torch.float64, requires_grad=True)

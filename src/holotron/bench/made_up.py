@@ -18,7 +18,7 @@ from holotron.errors import ConfigError
 def scribble(core: Core) -> None:
     """Random contents for all states and pages, a piece at a time."""
     cache = core.pools.cache
-    for tensor in (cache.ssm_RLHPN, cache.conv_RLKC, cache.kv_ZL2zkD):
+    for tensor in (cache.ssm_RLHPN, cache.conv_RLKC, *(cache.delta or ()), cache.kv_ZL2zkD):
         if not tensor.numel():
             continue
         some = torch.randn(tensor[:1].shape, device=tensor.device).mul_(0.5).to(tensor.dtype)

@@ -19,6 +19,7 @@ def show(source: Source) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from holotron.model.cache import Cache
     from holotron.model.config import ModelConfig
     from holotron.model.families import load_config
     from holotron.model.loading import resolve
@@ -46,9 +47,8 @@ def show(source: Source) -> None:
     table.add_row("decoder", parameters(model.language_model))
     table.add_row("vision tower", parameters(model.vision_model))
     table.add_row("projector", parameters(model.mlp1))
-    if d.mamba:
-        mambas = len(d.layers("M"))
-        state = mambas * d.mamba.inner * d.mamba.state * 4 + mambas * (d.mamba.kernel - 1) * d.mamba.conv_channels * 2
+    if d.recurrent:
+        state = Cache.allocate(d, rows=1, pages=0, page_size=1, dtype=torch.bfloat16, device="meta").nbytes
         table.add_row("state per session", f"{size(state)} (fp32 state, bf16 convolution)")
     if d.attention:
         kv = len(d.layers("*")) * 2 * d.attention.kv_heads * d.attention.head_dim * 2
@@ -59,7 +59,7 @@ def show(source: Source) -> None:
 
 
 def _kinds(pattern: str) -> list[str]:
-    names = {"M": "Mamba-2", "-": "MLP", "*": "attention", "E": "mixture of experts"}
+    names = {"M": "Mamba-2", "-": "MLP", "*": "attention", "E": "mixture of experts", "G": "Gated DeltaNet"}
     return [f"{pattern.count(letter)} {name}" for letter, name in names.items() if letter in pattern]
 
 

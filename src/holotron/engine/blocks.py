@@ -1,7 +1,7 @@
 """Memory in blocks of one size, on the device first and on the host when the device is full.
 
 Two pools exist: KV *pages* (keys and values of `page_size` tokens across all attention layers) and state *rows* (the
-recurrent state of all Mamba layers at one position). Both work the same way, so there is one class:
+recurrent state of all Mamba and Gated DeltaNet layers at one position). Both work the same way, so there is one class:
 
 * A block is **shared** by counting references: a fork, a mark and the session itself may hold the same block. It is
   written only by a sole holder; others copy it first (copy on write, see `memory`).
@@ -230,7 +230,7 @@ class Pools:
         self.rows = Pool("state", [tensor[:rows] for tensor in cache.row_tensors], self.host)
         self.pages = Pool("page", [cache.kv_ZL2zkD[:pages]], self.host)
         self.has_attention = bool(config.layers("*"))
-        self.has_state = bool(config.layers("M"))  # without one, a memory can be cut back to any length
+        self.has_state = config.recurrent  # without one, a memory can be cut back to any length
 
     def pages_for(self, tokens: int) -> int:
         return -(-tokens // self.page_size) if self.has_attention else 0

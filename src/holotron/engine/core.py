@@ -66,12 +66,11 @@ class Core:
         self.tiles = TileStore()
         self.vision = VisionCache(model, config.vision_cache_bytes, config.vision_batch)
         self.runner = Runner(model, self.pools, self.vision, config, self.context_limit)
-        mamba = model.config.decoder.mamba
         self.scheduler = Scheduler(
             config,
             self.pools,
             context_limit=self.context_limit,
-            align=mamba.chunk if mamba is not None else config.page_size,
+            align=model.config.decoder.chunk or config.page_size,
             resume=self.sessions.resume,
             evict=self.sessions.evict,
             repeats=overlap and self.runner.repeats,

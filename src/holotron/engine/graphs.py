@@ -39,9 +39,14 @@ def capturable(model: Holotron, pools: Pools) -> bool:
         return False
     from holotron.kernels.attention import triton as attention
     from holotron.kernels.conv.triton import TAPS
+    from holotron.kernels.delta import triton as delta
     from holotron.kernels.scan import triton as scan
 
     if decoder.mamba is not None and not (decoder.mamba.kernel == TAPS and scan.supported(decoder.mamba.state)):
+        return False
+    if decoder.delta is not None and not (
+        decoder.delta.kernel == TAPS and delta.supported(decoder.delta.key_dim, decoder.delta.value_dim)
+    ):
         return False
     if decoder.attention is None:
         return True

@@ -101,7 +101,7 @@ class Planner:
 
     @cached_property
     def row_bytes(self) -> int:
-        """One recurrent state: all Mamba layers at one position."""
+        """One recurrent state: all recurrent layers at one position."""
         return self._cache(rows=1, pages=0).nbytes
 
     @cached_property
@@ -217,12 +217,17 @@ def _widest_layer(d: DecoderConfig, size: int) -> int:
         m = d.mamba
         # Projection, convolution, gated output; the scan works in fp32.
         inside.append((m.projected + m.conv_channels + 2 * m.inner) * size + (m.conv_channels + m.inner) * 4)
+    if d.delta is not None:
+        n = d.delta
+        # Projections, convolution, output and its gated norm; the rule works in fp32.
+        inside.append((2 * n.conv_channels + 3 * n.inner) * size + (n.conv_channels + n.inner) * 4)
     if d.mlp is not None:
         inside.append((3 if d.mlp.activation == "swiglu" else 2) * d.mlp.width * size)
     if d.attention is not None:
         a = d.attention
-        inside.append((2 * a.heads + 2 * a.kv_heads) * a.head_dim * size)
+        inside.append(((4 if a.gated else 2) * a.heads + 2 * a.kv_heads) * a.head_dim * size)
     if d.moe is not None:
         e = d.moe
-        inside.append((e.top_k * (e.width * 2 + (e.latent or d.hidden) * 2) + 2 * e.shared_width) * size)
+        inner = 3 if e.activation == "swiglu" else 2
+        inside.append((e.top_k * (e.width * inner + (e.latent or d.hidden) * 2) + 2 * e.shared_width) * size)
     return stream + max(inside)

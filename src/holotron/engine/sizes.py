@@ -14,7 +14,7 @@ from holotron.model.model import Holotron
 
 def slots(decoder: DecoderConfig, config: EngineConfig) -> tuple[int, int]:
     """State rows and KV pages on the device."""
-    rows = config.state_rows if decoder.layers("M") else 0
+    rows = config.state_rows if decoder.recurrent else 0
     if rows == 1:
         raise ConfigError("engine: state_rows must be at least 2: copying a state takes two")
     pages = -(-config.kv_tokens // config.page_size) if decoder.layers("*") else 0

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from holotron.errors import CheckpointError
-from holotron.model.layers import Experts, Mamba2, Projection
+from holotron.model.derived import Refreshed
+from holotron.model.layers import Experts, Projection
 from holotron.model.model import Holotron
 
 _VISION = ("vision_model.", "mlp1.")  # the tower and the projector
@@ -37,6 +38,6 @@ def load_weights(model: Holotron, tensors: Mapping[str, Tensor]) -> bool:
             else:
                 own[name].copy_(tensor, non_blocking=True)
     for module in model.modules():
-        if isinstance(module, Mamba2):
+        if isinstance(module, Refreshed):
             module.refresh()
     return any(name.startswith(_VISION) for name in tensors)

@@ -53,6 +53,15 @@ class Chunks:
     dense: bool  # every chunk is full, so the tokens can be viewed as [chunks, Q] without a gather
 
 
+class Round(NamedTuple):
+    """The n-th chunks of all sequences that have so many, for a rule that must walk its chunks one after the other."""
+
+    chunk_s: Tensor  # the chunks, in the order of their sequences
+    stay_s: Tensor | None  # which sequences of the round before have a chunk in this one; None: all of them
+    state_e: Tensor  # after this round, the states of these sequences of the round ...
+    row_e: Tensor  # ... are written to these rows
+
+
 class Marks(NamedTuple):
     """Snapshots by sequence, on the device: those of sequence s are first_S1[s]:first_S1[s+1]."""
 
@@ -182,6 +191,10 @@ class Layout:
         """Cut every sequence of this batch into chunks of `size`; computed once and shared by all layers."""
         return self._table("chunks", size, self._cut)
 
+    def rounds(self, size: int) -> list[Round]:
+        """The chunks of `size` as rounds: first chunks, second chunks, ..."""
+        return self._table("rounds", size, self._round)
+
     def tiles(self, size: int) -> Tensor:
         """The prefill pieces cut into tiles of at most `size` tokens, what one program of a kernel works on.
         int32 [4, tiles]: the sequence, the tile's first token counted from the sequence's start, that start in the
@@ -237,12 +250,40 @@ class Layout:
         first = np.searchsorted(table[:, 0], np.arange(self.num_sequences + 1)).astype(np.int32)
         return Marks(*upload([first, table[:, 1], table[:, 2]], self.device))
 
-    def _cut(self, size: int) -> Chunks:
+    def _pieces(self, size: int) -> tuple[np.ndarray, ...]:
+        """For every end: its sequence, its row, whether it is the first of its sequence, the tokens since the end
+        before, and how many chunks they are cut into."""
         ends = np.asarray(self.ends, dtype=np.int64).reshape(-1, 3)
         sequence_e, tokens_e, row_e = ends.T
-        new_e = np.diff(sequence_e, prepend=-1) != 0  # the first piece of its sequence
+        new_e = np.diff(sequence_e, prepend=-1) != 0
         length_e = tokens_e - np.where(new_e, 0, np.roll(tokens_e, 1))
-        count_e = -(-length_e // size)
+        return sequence_e, row_e, new_e, length_e, -(-length_e // size)
+
+    def _round(self, size: int) -> list[Round]:
+        sequence_e, row_e, _, _, count_e = self._pieces(size)
+        count_S = np.bincount(sequence_e, count_e, self.num_sequences).astype(np.int64)
+        first_S = np.cumsum(count_S) - count_S
+        last_e = np.cumsum(count_e) - first_S[sequence_e] - 1  # the round after which an end is due
+        rounds = []
+        before = np.arange(self.num_sequences)
+        for n in range(int(count_S.max())):
+            here = np.flatnonzero(count_S > n)
+            due = np.flatnonzero(last_e == n)
+            chunk, stay, state, row = upload(
+                [
+                    first_S[here] + n,
+                    np.searchsorted(before, here),
+                    np.searchsorted(here, sequence_e[due]),
+                    row_e[due],
+                ],
+                self.device,
+            )
+            rounds.append(Round(chunk, None if len(here) == len(before) else stay, state, row))
+            before = here
+        return rounds
+
+    def _cut(self, size: int) -> Chunks:
+        sequence_e, row_e, new_e, length_e, count_e = self._pieces(size)
         after_e = np.cumsum(count_e)
         before_e, start_e = after_e - count_e, np.cumsum(length_e) - length_e
         place_T = np.arange(self.num_tokens) + np.repeat(before_e * size - start_e, length_e)

@@ -5,16 +5,17 @@ that one session's state is one contiguous block (one copy to swap it out) and s
 The engine hands out rows and pages itself. `DecoderState` is the ready-made owner for everybody else: a batch of
 sequences, each with one row and room for `capacity` tokens.
 
-Legend: R rows, L layers of a kind, H heads, P head dim, N state size, C conv channels, K taps,
-Z pages, z page size, k key/value heads, D attention head dim.
+Legend: R rows, L layers of a kind, H heads, P head dim, N state size (of Gated DeltaNet: value dim and key dim),
+C conv channels, K taps, Z pages, z page size, k key/value heads, D attention head dim.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -22,38 +23,54 @@ from torch import Tensor
 
 from holotron.errors import CapacityError, CheckpointError
 from holotron.kernels.layout import Layout
-from holotron.kernels.scan import Replay, Ring
+from holotron.kernels.scan import Replay
 from holotron.model.config import DecoderConfig
+
+
+class DeltaStates(NamedTuple):
+    """What the Gated DeltaNet layers of a model remember."""
+
+    state_RLHPN: Tensor  # fp32 unless asked otherwise
+    conv_RLKC: Tensor
 
 
 @dataclass(frozen=True, eq=False)
 class Cache:
-    ssm_RLHPN: Tensor  # fp32 unless asked otherwise: 16-bit states drift
-    conv_RLKC: Tensor  # the last K-1 inputs of each convolution, oldest first
+    ssm_RLHPN: Tensor  # of Mamba-2; fp32 unless asked otherwise: 16-bit states drift
+    conv_RLKC: Tensor  # the last K-1 inputs of each of its convolutions, oldest first
     kv_ZL2zkD: Tensor  # keys at [:, :, 0], values at [:, :, 1]
     replay: Replay | None = None  # inputs of the last few tokens, where a decode does not write the state every time
+    delta: DeltaStates | None = None
 
     @functools.cached_property
-    def _layers(self) -> tuple[list[tuple[Tensor, Tensor, Ring | None]], list[tuple[Tensor, Tensor]]]:
+    def _layers(self) -> dict[str, list[Any]]:
         # Per-layer views are made once: slicing them in every forward pass would cost more than some of the layers.
         count = self.ssm_RLHPN.shape[1]
         rings = [self.replay.layer(i) if self.replay is not None else None for i in range(count)]
-        mamba = list(zip(self.conv_RLKC.unbind(1), self.ssm_RLHPN.unbind(1), rings, strict=True))
-        attention = [(keys, values) for keys, values in (layer.unbind(1) for layer in self.kv_ZL2zkD.unbind(1))]
-        return mamba, attention
+        layers: dict[str, list[Any]] = {
+            "M": list(zip(self.conv_RLKC.unbind(1), self.ssm_RLHPN.unbind(1), rings, strict=True)),
+            "*": [layer.unbind(1) for layer in self.kv_ZL2zkD.unbind(1)],
+        }
+        if self.delta is not None:
+            layers["G"] = list(zip(self.delta.conv_RLKC.unbind(1), self.delta.state_RLHPN.unbind(1), strict=True))
+        return layers
 
-    def mamba(self, i: int) -> tuple[Tensor, Tensor, Ring | None]:
-        """Convolution memory, state and ring of the i-th Mamba layer."""
-        return self._layers[0][i]
-
-    def attention(self, i: int) -> tuple[Tensor, Tensor]:
-        """Keys and values of the i-th attention layer."""
-        return self._layers[1][i]
+    def of(self, letter: str, i: int) -> Any:
+        """The memory of the i-th layer of a kind. M: convolution, state and ring; G: convolution and state; *: keys and
+        values."""
+        return self._layers[letter][i]
 
     @property
     def row_tensors(self) -> tuple[Tensor, ...]:
         """All that belongs to a row. The ring goes wherever the state goes: together they are the memory."""
-        return (self.ssm_RLHPN, self.conv_RLKC, *(self.replay.tensors if self.replay is not None else ()))
+        ring = self.replay.tensors if self.replay is not None else ()
+        return (self.ssm_RLHPN, self.conv_RLKC, *ring, *(self.delta or ()))
+
+    def map(self, rows: Callable[[Tensor], Tensor], pages: Callable[[Tensor], Tensor]) -> Cache:
+        """The same with other rows and other pages; one without a ring."""
+        assert self.replay is None
+        delta = DeltaStates(*(rows(t) for t in self.delta)) if self.delta is not None else None
+        return Cache(rows(self.ssm_RLHPN), rows(self.conv_RLKC), pages(self.kv_ZL2zkD), None, delta)
 
     @property
     def nbytes(self) -> int:
@@ -82,11 +99,19 @@ class Cache:
         if replay and m is not None:
             sizes = {"heads": m.heads, "head_dim": m.head_dim, "groups": m.groups, "state": m.state}
             ring = Replay.allocate(rows=rows, layers=mambas, **sizes, dtype=dtype, device=device)
+        delta = None
+        if config.delta is not None and (deltas := len(config.layers("G"))):
+            d = config.delta
+            delta = DeltaStates(
+                torch.zeros((rows, deltas, d.value_heads, d.value_dim, d.key_dim), dtype=state_dtype, device=device),
+                torch.zeros((rows, deltas, d.kernel - 1, d.conv_channels), dtype=dtype, device=device),
+            )
         return Cache(
             torch.zeros(ssm, dtype=state_dtype, device=device),
             torch.zeros(conv, dtype=dtype, device=device),
             torch.zeros(kv, dtype=kv_dtype or dtype, device=device),
             ring,
+            delta,
         )
 
 
@@ -134,10 +159,13 @@ class DecoderState:
         if capacity > self.config.max_positions:
             raise CapacityError(f"{capacity} tokens do not fit the model's context of {self.config.max_positions}")
         size = min(max(capacity, 2 * self.capacity), self.config.max_positions)
-        old = self.cache.kv_ZL2zkD
-        grown = old.new_zeros(*old.shape[:3], size, *old.shape[4:])
-        grown[:, :, :, : old.shape[3]] = old
-        self.cache = Cache(self.cache.ssm_RLHPN, self.cache.conv_RLKC, grown)
+
+        def grown(old: Tensor) -> Tensor:
+            new = old.new_zeros(*old.shape[:3], size, *old.shape[4:])
+            new[:, :, :, : old.shape[3]] = old
+            return new
+
+        self.cache = self.cache.map(lambda t: t, grown)
 
     def advance(self, lengths: Sequence[int], rows: Sequence[int] | None = None) -> Layout:
         """The layout of a batch that appends `lengths[i]` tokens to row `rows[i]`; the tokens count as seen from here
@@ -162,19 +190,17 @@ class DecoderState:
         other.config = self.config
         other.lengths = [self.lengths[row] for row in rows]
         index = torch.tensor(list(rows), device=self.cache.ssm_RLHPN.device)
-        c = self.cache
-        other.cache = Cache(c.ssm_RLHPN[index], c.conv_RLKC[index], c.kv_ZL2zkD[index])
+        other.cache = self.cache.map(lambda t: t[index], lambda t: t[index])
         return other
 
     def clone(self) -> DecoderState:
         return self.select(range(self.batch))
 
     def save(self, path: str | Path) -> None:
-        c, used = self.cache, max(self.lengths, default=0)
+        used = max(self.lengths, default=0)
         tensors = {
-            "ssm": c.ssm_RLHPN,
-            "conv": c.conv_RLKC,
-            "kv": c.kv_ZL2zkD[:, :, :, :used].contiguous(),
+            **_saved_rows(self.cache),
+            "kv": self.cache.kv_ZL2zkD[:, :, :, :used].contiguous(),
             "lengths": torch.tensor(self.lengths),
         }
         save_file(tensors, str(path), metadata={"format": "holotron-decoder-state", "pattern": self.config.pattern})
@@ -183,12 +209,20 @@ class DecoderState:
     def load(config: DecoderConfig, path: str | Path, device: torch.device | str = "cpu") -> DecoderState:
         tensors = load_file(str(path), device=str(device))
         state = DecoderState(config, len(tensors["lengths"]), capacity=1, dtype=tensors["conv"].dtype, device=device)
-        for name, mine in (("ssm", state.cache.ssm_RLHPN), ("conv", state.cache.conv_RLKC)):
-            if tensors[name].shape != mine.shape:
+        for name, mine in _saved_rows(state.cache).items():
+            found = list(tensors[name].shape) if name in tensors else "nothing"
+            if found != list(mine.shape):
                 raise CheckpointError(
-                    f"{path}: saved {name} has shape {list(tensors[name].shape)}, this model needs {list(mine.shape)}; "
+                    f"{path}: saved {name} has shape {found}, this model needs {list(mine.shape)}; "
                     "it was saved by another model"
                 )
         state.lengths = [int(n) for n in tensors["lengths"]]
-        state.cache = Cache(tensors["ssm"], tensors["conv"], tensors["kv"])
+        delta = DeltaStates(tensors["delta"], tensors["delta_conv"]) if state.cache.delta is not None else None
+        state.cache = Cache(tensors["ssm"], tensors["conv"], tensors["kv"], None, delta)
         return state
+
+
+def _saved_rows(cache: Cache) -> dict[str, Tensor]:
+    """What belongs to rows, under the names it has in a file."""
+    found = {"ssm": cache.ssm_RLHPN, "conv": cache.conv_RLKC}
+    return found if cache.delta is None else found | dict(zip(("delta", "delta_conv"), cache.delta, strict=True))

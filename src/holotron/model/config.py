@@ -4,8 +4,10 @@
 A decoder is a string of letters, one mixer per layer, each wrapped in a norm and a residual connection:
 
     M   Mamba-2            -   MLP            *   attention            E   mixture of experts
+    G   Gated DeltaNet
 
-Holotron-12B is `M-M-M-M*-M-M-M-M*-...`. A plain transformer layer is two letters, `*-`.
+These are the letters of Megatron's hybrid models. Holotron-12B is `M-M-M-M*-M-M-M-M*-...`; a plain transformer layer is
+two letters, `*-`; Qwen3.5 is `G-G-G-*-...`, or `GEGEGE*E...` with experts.
 """
 
 from __future__ import annotations
@@ -42,12 +44,39 @@ class MambaConfig:
 
 
 @dataclass(frozen=True)
+class DeltaConfig:
+    """Gated DeltaNet. Value heads are a multiple of key heads: neighbours share one."""
+
+    key_heads: int
+    value_heads: int
+    key_dim: int  # of one head
+    value_dim: int
+    kernel: int = 4
+    chunk: int = 64
+
+    @property
+    def keys(self) -> int:
+        """Channels of all keys together, and of all queries."""
+        return self.key_heads * self.key_dim
+
+    @property
+    def inner(self) -> int:
+        return self.value_heads * self.value_dim
+
+    @property
+    def conv_channels(self) -> int:
+        return 2 * self.keys + self.inner
+
+
+@dataclass(frozen=True)
 class AttentionConfig:
     heads: int
     kv_heads: int
     head_dim: int
     rope_theta: float | None = None  # None: no positions at all, as in Nemotron-H
     qk_norm: bool = False
+    rotary_dim: int | None = None  # only so many dimensions of a head are rotated; None: all
+    gated: bool = False  # what a head read passes a gate of its own, which `q_proj` computes beside the query
 
 
 @dataclass(frozen=True)
@@ -81,17 +110,19 @@ class DecoderConfig:
     attention: AttentionConfig | None = None
     mlp: MLPConfig | None = None
     moe: MoEConfig | None = None
+    delta: DeltaConfig | None = None
     eps: float = 1e-5
+    centred_norms: bool = False  # norms (of layers and heads) multiply by one plus their weight
     tied_embeddings: bool = False
     max_positions: int = 131_072
 
     def __post_init__(self) -> None:
-        unknown = set(self.pattern) - set("M-*E")
+        unknown = set(self.pattern) - set("M-*EG")
         if unknown or not self.pattern:
             raise ConfigError(
-                f"layer pattern {self.pattern!r} may only hold the letters M - * E, found {unknown or 'nothing'}"
+                f"layer pattern {self.pattern!r} may only hold the letters M - * E G, found {unknown or 'nothing'}"
             )
-        needs = {"M": self.mamba, "*": self.attention, "-": self.mlp, "E": self.moe}
+        needs = {"M": self.mamba, "*": self.attention, "-": self.mlp, "E": self.moe, "G": self.delta}
         for letter, part in needs.items():
             if letter in self.pattern and part is None:
                 raise ConfigError(
@@ -99,13 +130,34 @@ class DecoderConfig:
                 )
         if self.mamba and self.mamba.heads % self.mamba.groups:
             raise ConfigError(f"{self.mamba.heads} Mamba heads cannot be split into {self.mamba.groups} groups")
+        if self.delta and self.delta.value_heads % self.delta.key_heads:
+            raise ConfigError(
+                f"{self.delta.value_heads} value heads of Gated DeltaNet cannot share {self.delta.key_heads} key heads "
+                "evenly"
+            )
         if self.attention and self.attention.heads % self.attention.kv_heads:
             raise ConfigError(
                 f"{self.attention.heads} query heads cannot share {self.attention.kv_heads} key heads evenly"
             )
+        turned = self.attention.rotary_dim if self.attention else None
+        if self.attention and turned is not None and not (0 < turned <= self.attention.head_dim and turned % 2 == 0):
+            raise ConfigError(f"{turned} of {self.attention.head_dim} dimensions of a head cannot be rotated in pairs")
 
     def layers(self, letter: str) -> list[int]:
         return [i for i, found in enumerate(self.pattern) if found == letter]
+
+    @property
+    def recurrent(self) -> bool:
+        """Whether a sequence has a state that only moves forward."""
+        return "M" in self.pattern or "G" in self.pattern
+
+    @property
+    def chunk(self) -> int | None:
+        """Tokens that a recurrent layer takes at once; pieces of prompts best end at a multiple of it."""
+        chunks = [
+            part.chunk for letter, part in (("M", self.mamba), ("G", self.delta)) if part and letter in self.pattern
+        ]
+        return max(chunks, default=None)
 
 
 @dataclass(frozen=True)

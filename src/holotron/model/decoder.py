@@ -19,15 +19,22 @@ from holotron.kernels.layout import Layout
 from holotron.kernels.scan import flush
 from holotron.model.cache import Cache, DecoderState
 from holotron.model.config import DecoderConfig
-from holotron.model.layers import MLP, Attention, Experts, Mamba2, MoE, Projection, RMSNorm
+from holotron.model.delta import GatedDeltaNet
+from holotron.model.layers import MLP, Attention, CentredRMSNorm, Experts, Mamba2, MoE, Projection, RMSNorm
 from holotron.model.native import NativeDecoder, native_head
+
+
+def _norm(config: DecoderConfig) -> type[RMSNorm]:
+    return CentredRMSNorm if config.centred_norms else RMSNorm
 
 
 def _mixer(letter: str, config: DecoderConfig) -> nn.Module:
     if letter == "M" and config.mamba:
         return Mamba2(config.hidden, config.mamba, config.eps)
+    if letter == "G" and config.delta:
+        return GatedDeltaNet(config.hidden, config.delta, config.eps)
     if letter == "*" and config.attention:
-        return Attention(config.hidden, config.attention, config.eps)
+        return Attention(config.hidden, config.attention, config.eps, _norm(config))
     if letter == "-" and config.mlp:
         return MLP(config.hidden, config.mlp)
     assert config.moe, letter  # `DecoderConfig` admits no other letter
@@ -40,7 +47,7 @@ class Layer(nn.Module):
 
     def __init__(self, letter: str, config: DecoderConfig) -> None:
         super().__init__()
-        self.norm = RMSNorm(config.hidden, config.eps)
+        self.norm = _norm(config)(config.hidden, config.eps)
         self.mixer = _mixer(letter, config)
 
     def forward(self, x_TD: Tensor, stream_TD: Tensor | None, layout: Layout, cache: Any) -> tuple[Tensor, Tensor]:
@@ -55,7 +62,7 @@ class Backbone(nn.Module):
         table = torch.empty(config.vocab, config.hidden)
         self.embeddings = nn.Embedding.from_pretrained(table if table.is_meta else table.normal_(), freeze=False)
         self.layers = nn.ModuleList(Layer(letter, config) for letter in config.pattern)
-        self.norm_f = RMSNorm(config.hidden, config.eps)
+        self.norm_f = _norm(config)(config.hidden, config.eps)
 
 
 class Decoder(nn.Module):
@@ -67,8 +74,8 @@ class Decoder(nn.Module):
         if config.tied_embeddings:
             self.lm_head.weight = self.backbone.embeddings.weight
         self.checkpoint_layers = False  # trade compute for memory in training
-        # Which cache entry each layer uses: the n-th Mamba layer, the n-th attention layer, or none.
-        count = {"M": 0, "*": 0}
+        # Which cache entry each layer uses: the n-th of its letter, or none.
+        count = {"M": 0, "G": 0, "*": 0}
         self._slot: list[tuple[str, int]] = []
         for letter in config.pattern:
             self._slot.append((letter, count.get(letter, -1)))
@@ -95,8 +102,8 @@ class Decoder(nn.Module):
         )
 
     def quantize(self) -> None:
-        """Keep the projections of Mamba and MLP layers, and experts, in 8 bits from here on, for inference. What reads
-        the most (attention, the head), what writes every token (the embeddings) and routers stay as they are."""
+        """Keep the projections of recurrent and MLP layers, and experts, in 8 bits from here on, for inference. What
+        reads the most (attention, the head), what writes every token (the embeddings) and routers stay as they are."""
         for module in self.modules():
             if isinstance(module, Projection | Experts) and not module.quantized:
                 module.quantize()
@@ -117,7 +124,7 @@ class Decoder(nn.Module):
         for layer, (letter, slot) in zip(self.backbone.layers, self._slot, strict=True):
             memory: Any = None
             if cache is not None and slot >= 0:
-                memory = cache.mamba(slot) if letter == "M" else cache.attention(slot)
+                memory = cache.of(letter, slot)
             if self.checkpoint_layers and torch.is_grad_enabled():
                 x_TD, stream_TD = checkpoint(layer, x_TD, stream_TD, layout, memory, use_reentrant=False)
             else:

@@ -1,4 +1,5 @@
-"""The four mixers and the norm. Module and parameter names are those of the published checkpoint.
+"""The norms and the mixers (Gated DeltaNet is in `delta`). Module and parameter names are those of the published
+checkpoint.
 
 Legend: T packed tokens, D hidden, H heads, P head dim, G groups, N state, C conv channels, K taps, E experts.
 """
@@ -22,6 +23,7 @@ from holotron.kernels.norm import add_rms_norm, gated_rms_norm, rms_norm
 from holotron.kernels.rotary import norm_and_rotate, rotate
 from holotron.kernels.scan import Ring, state_space_scan
 from holotron.model.config import AttentionConfig, MambaConfig, MLPConfig, MoEConfig
+from holotron.model.derived import Decaying, Derived, Refreshed
 
 
 class RMSNorm(nn.Module):
@@ -30,15 +32,42 @@ class RMSNorm(nn.Module):
         self.weight = nn.Parameter(torch.ones(size))
         self.eps = eps
 
+    @property
+    def gain(self) -> Tensor:
+        """What the normed vector is multiplied by."""
+        return self.weight
+
     def forward(self, x: Tensor) -> Tensor:
-        return rms_norm(x, self.weight, self.eps)
+        return rms_norm(x, self.gain, self.eps)
 
     def after(
         self, x_TD: Tensor, stream_TD: Tensor | None, quantized: bool = False
     ) -> tuple[Tensor | Quantized, Tensor]:
         """Add x to the residual stream (which x begins, if there is none yet); the normed sum (in 8 bits, if what comes
         next wants it so), and the sum."""
-        return add_rms_norm(x_TD, stream_TD, self.weight, self.eps, quantized)
+        return add_rms_norm(x_TD, stream_TD, self.gain, self.eps, quantized)
+
+
+class CentredRMSNorm(RMSNorm, Refreshed):
+    """Its weight is the distance of the gain from one. The sum is taken in fp32: in 16 bits it would lose the weight's
+    last digits."""
+
+    def __init__(self, size: int, eps: float) -> None:
+        super().__init__(size, eps)
+        nn.init.zeros_(self.weight)
+        self._gain = Derived(_one_more)
+
+    @property
+    def gain(self) -> Tensor:
+        return self._gain(self.weight)
+
+    @torch.no_grad()
+    def refresh(self) -> None:
+        self._gain(self.weight)
+
+
+def _one_more(weight_D: Tensor) -> Tensor:
+    return 1 + weight_D.to(torch.promote_types(weight_D.dtype, torch.float32))
 
 
 class Projection(nn.Linear):
@@ -91,9 +120,12 @@ def quantized(module: nn.Module) -> bool:
     return isinstance(module, Projection) and module.quantized
 
 
-class Mamba2(nn.Module):
+class Mamba2(Decaying):
+    wide = ("A_log", "D", "dt_bias")
+    D: nn.Parameter
+
     def __init__(self, hidden: int, config: MambaConfig, eps: float) -> None:
-        super().__init__()
+        super().__init__(config.heads)
         self.config = config
         self.in_proj = Projection(hidden, config.projected)
         self.conv1d = nn.Conv1d(  # never called; holds weight [C, 1, K] and bias under their published names
@@ -103,44 +135,13 @@ class Mamba2(nn.Module):
             groups=config.conv_channels,
             bias=config.conv_bias,
         )
-        self.A_log = nn.Parameter(torch.zeros(config.heads))
-        self.D = nn.Parameter(torch.ones(config.heads))
-        self.dt_bias = nn.Parameter(torch.zeros(config.heads))
+        nn.init.ones_(self.D)
         self.norm = RMSNorm(config.inner, eps)
         self.out_proj = Projection(config.inner, hidden)
-        self._rates: tuple[tuple[Any, ...], Tensor] | None = None
 
     @property
     def quantized(self) -> bool:
         return quantized(self.in_proj)
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
-        """Casting the model to 16 bits leaves the decay parameters in fp32: rounding them changes the whole memory."""
-        kept = {name: getattr(self, name).data for name in ("A_log", "D", "dt_bias")}
-        super()._apply(fn, recurse)
-        for name, before in kept.items():
-            parameter = getattr(self, name)
-            if parameter.dtype in (torch.bfloat16, torch.float16):
-                parameter.data = before.to(device=parameter.device, dtype=torch.float32)
-        return self
-
-    def _decay_rates(self) -> Tensor:
-        """-exp(A_log). Outside of training it is computed once, until the parameter changes."""
-        if torch.is_grad_enabled() or self.A_log.is_inference():
-            return -torch.exp(self.A_log)
-        key = (self.A_log._version, self.A_log.data_ptr(), self.A_log.dtype)
-        if self._rates is None or self._rates[0] != key:
-            with torch.inference_mode(False), torch.no_grad():
-                rates = -torch.exp(self.A_log)
-                if self._rates is not None and self._rates[0][1:] == key[1:]:
-                    rates = self._rates[1].copy_(rates)  # where it was: a captured graph reads it there
-                self._rates = (key, rates)
-        return self._rates[1]
-
-    @torch.no_grad()
-    def refresh(self) -> None:
-        """The parameters were overwritten in place: so is what was computed from them."""
-        self._decay_rates()
 
     def forward(
         self, x_TD: Tensor | Quantized, layout: Layout, cache: tuple[Tensor, Tensor, Ring | None] | None
@@ -154,7 +155,7 @@ class Mamba2(nn.Module):
             x.unflatten(-1, (c.heads, c.head_dim)),
             dt_TH,
             self.dt_bias,
-            self._decay_rates(),
+            self.decay_rates(),
             B.unflatten(-1, (c.groups, c.state)),
             C.unflatten(-1, (c.groups, c.state)),
             self.D,
@@ -170,30 +171,36 @@ class Mamba2(nn.Module):
 class Attention(nn.Module):
     quantized = False
 
-    def __init__(self, hidden: int, config: AttentionConfig, eps: float) -> None:
+    def __init__(self, hidden: int, config: AttentionConfig, eps: float, norm: type[RMSNorm] = RMSNorm) -> None:
         super().__init__()
         self.config = config
         width, kv_width = config.heads * config.head_dim, config.kv_heads * config.head_dim
-        self.q_proj = nn.Linear(hidden, width, bias=False)
+        self.q_proj = nn.Linear(hidden, 2 * width if config.gated else width, bias=False)
         self.k_proj = nn.Linear(hidden, kv_width, bias=False)
         self.v_proj = nn.Linear(hidden, kv_width, bias=False)
         self.o_proj = nn.Linear(width, hidden, bias=False)
-        self.q_norm = RMSNorm(config.head_dim, eps) if config.qk_norm else None
-        self.k_norm = RMSNorm(config.head_dim, eps) if config.qk_norm else None
+        self.q_norm = norm(config.head_dim, eps) if config.qk_norm else None
+        self.k_norm = norm(config.head_dim, eps) if config.qk_norm else None
 
     def forward(self, x_TD: Tensor, layout: Layout, cache: tuple[Tensor, Tensor] | None) -> Tensor:
         c = self.config
-        q = self.q_proj(x_TD).unflatten(-1, (c.heads, c.head_dim))
+        q = self.q_proj(x_TD).unflatten(-1, (c.heads, -1))
         k = self.k_proj(x_TD).unflatten(-1, (c.kv_heads, c.head_dim))
         v = self.v_proj(x_TD).unflatten(-1, (c.kv_heads, c.head_dim))
+        gate = None
+        if c.gated:
+            q, gate = q.chunk(2, dim=-1)  # side by side within every head
         if self.q_norm is not None and self.k_norm is not None and c.rope_theta is not None:
-            weights = (self.q_norm.weight, self.k_norm.weight)
-            q, k = norm_and_rotate(q, k, *weights, self.q_norm.eps, layout.positions_T, c.rope_theta)
+            gains = (self.q_norm.gain, self.k_norm.gain)
+            q, k = norm_and_rotate(q, k, *gains, self.q_norm.eps, layout.positions_T, c.rope_theta, c.rotary_dim)
         elif self.q_norm is not None and self.k_norm is not None:
             q, k = self.q_norm(q), self.k_norm(k)
         elif c.rope_theta is not None:
-            q, k = rotate(q, k, layout.positions_T, c.rope_theta)
-        return self.o_proj(attend(q, k, v, cache, layout, c.head_dim**-0.5).flatten(-2))
+            q, k = rotate(q, k, layout.positions_T, c.rope_theta, c.rotary_dim)
+        seen = attend(q, k, v, cache, layout, c.head_dim**-0.5)
+        if gate is not None:
+            seen = seen * gate.sigmoid()
+        return self.o_proj(seen.flatten(-2))
 
 
 class MLP(nn.Module):

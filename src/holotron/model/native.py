@@ -179,7 +179,7 @@ def _describe(layer: native.Layer, module: nn.Module, letter: str, config: Decod
         projections(mlp, Projection, up_proj=config.mlp.width, down_proj=config.mlp.width)
     elif letter == "*" and (attention := seen.module(module, "mixer", Attention)) is not None:
         a = attention.config
-        if a.qk_norm or a.rope_theta is not None:
+        if a.qk_norm or a.gated or a.rope_theta is not None:
             return False
         layer.kind = native.ATTENTION
         width, kv_width = a.heads * a.head_dim, a.kv_heads * a.head_dim

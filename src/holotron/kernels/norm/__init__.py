@@ -1,5 +1,5 @@
-"""Root-mean-square norms: plain, fused with the residual sum, and gated over groups as Mamba-2 wants it. And the vision
-tower's LayerNorm, fused with the residual sum."""
+"""Root-mean-square norms: plain, fused with the residual sum, gated over groups as Mamba-2 wants it, and gated by head
+as Gated DeltaNet does. And the vision tower's LayerNorm, fused with the residual sum."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from holotron.kernels.dispatch import train_with_triton, use_cpu, use_triton
 from holotron.kernels.linear.reference import Quantized
 from holotron.kernels.norm import cpu, reference
 
-__all__ = ["add_layer_norm", "add_rms_norm", "gated_rms_norm", "rms_norm"]
+__all__ = ["add_layer_norm", "add_rms_norm", "gated_rms_norm", "rms_norm", "rms_norm_gated"]
 
 
 def rms_norm(x: Tensor, weight_D: Tensor, eps: float) -> Tensor:
@@ -59,6 +59,15 @@ def gated_rms_norm(
     if not quantized and use_cpu(y_TD, gate_TD, weight_D):
         return cpu.gated_rms_norm(y_TD, gate_TD, weight_D, groups, eps)
     return reference.gated_rms_norm(y_TD, gate_TD, weight_D, groups, eps, quantized)
+
+
+def rms_norm_gated(y_THD: Tensor, gate_THD: Tensor, weight_D: Tensor, eps: float) -> Tensor:
+    """norm(y) * weight * silu(gate), the norm taken over the last dimension."""
+    if use_triton(y_THD, gate_THD, weight_D):
+        from holotron.kernels.norm import triton
+
+        return triton.rms_norm_gated(y_THD, gate_THD, weight_D, eps)
+    return reference.rms_norm_gated(y_THD, gate_THD, weight_D, eps)
 
 
 def add_layer_norm(

@@ -1,6 +1,6 @@
 """RMS norms in torch.
 
-Legend: T tokens, D width, G groups.
+Legend: T tokens, H heads, D width, G groups.
 """
 
 from __future__ import annotations
@@ -39,6 +39,11 @@ def gated_rms_norm(
     grouped = y.unflatten(-1, (groups, -1))
     normed = F.rms_norm(grouped, grouped.shape[-1:], None, eps).flatten(-2) * _at_least_fp32(weight_D)
     return quantize(normed) if quantized else normed.to(gate_TD.dtype)
+
+
+def rms_norm_gated(y_THD: Tensor, gate_THD: Tensor, weight_D: Tensor, eps: float) -> Tensor:
+    """The other order, as Gated DeltaNet has it: normalise over the last dimension, then gate."""
+    return (_normed(y_THD, weight_D, eps) * F.silu(_at_least_fp32(gate_THD))).to(gate_THD.dtype)
 
 
 def add_layer_norm(

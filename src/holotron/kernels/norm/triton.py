@@ -216,3 +216,51 @@ def gated_rms_norm(
             num_warps=min(max(block_g * left // 1024, 1), 16),
         )
     return Quantized(out, scale) if quantized else out
+
+
+@triton.jit(do_not_specialize=["rows"])
+def _rms_norm_gated(
+    y_ptr,
+    gate_ptr,
+    weight_ptr,
+    out_ptr,
+    rows,
+    eps,
+    stride_gate,
+    HEADS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    ROWS: tl.constexpr,
+    SIZE: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
+    live = row < rows
+    y = _load(y_ptr, row * WIDTH, live, 0, SIZE, WIDTH).to(tl.float32)
+    gate_at = row // HEADS * stride_gate + row % HEADS * WIDTH
+    gate = _load(gate_ptr, gate_at, live, 0, SIZE, WIDTH).to(tl.float32)
+    column = tl.arange(0, SIZE)[None, :]
+    weight = tl.load(weight_ptr + column, column < WIDTH, other=0.0).to(tl.float32)
+    shrink = tl.rsqrt(tl.sum(y * y, axis=1, keep_dims=True) / WIDTH + eps)
+    _store(out_ptr, y * shrink * weight * silu(gate), row * WIDTH, live, 0, SIZE, WIDTH)
+
+
+def rms_norm_gated(y_THD: Tensor, gate_THD: Tensor, weight_D: Tensor, eps: float) -> Tensor:
+    """Several short rows (heads of a token) per program."""
+    tokens, heads, width = y_THD.shape
+    size = next_power_of_two(width)
+    per_program = max(1, 1024 // size)
+    out = torch.empty((tokens, heads, width), dtype=gate_THD.dtype, device=y_THD.device)
+    _rms_norm_gated[(triton.cdiv(tokens * heads, per_program),)](
+        y_THD.contiguous(),
+        gate_THD,
+        weight_D,
+        out,
+        tokens * heads,
+        eps,
+        gate_THD.stride(0),
+        heads,
+        width,
+        per_program,
+        size,
+        num_warps=2,
+    )
+    return out

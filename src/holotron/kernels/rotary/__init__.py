@@ -12,12 +12,19 @@ __all__ = ["norm_and_rotate", "rotate"]
 
 
 def norm_and_rotate(
-    q_THD: Tensor, k_TKD: Tensor, q_weight_D: Tensor, k_weight_D: Tensor, eps: float, positions_T: Tensor, theta: float
+    q_THD: Tensor,
+    k_TKD: Tensor,
+    q_weight_D: Tensor,
+    k_weight_D: Tensor,
+    eps: float,
+    positions_T: Tensor,
+    theta: float,
+    dim: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Norm every head, then rotate it by its token's position."""
+    """Norm every head, then rotate it (or its first `dim` dimensions) by its token's position."""
     if use_triton(q_THD, k_TKD, q_weight_D, k_weight_D):
         from holotron.kernels.rotary import triton
 
-        if triton.supported(q_THD):
-            return triton.norm_and_rotate(q_THD, k_TKD, q_weight_D, k_weight_D, eps, positions_T, theta)
-    return reference.norm_and_rotate(q_THD, k_TKD, q_weight_D, k_weight_D, eps, positions_T, theta)
+        if triton.supported(q_THD, dim):
+            return triton.norm_and_rotate(q_THD, k_TKD, q_weight_D, k_weight_D, eps, positions_T, theta, dim)
+    return reference.norm_and_rotate(q_THD, k_TKD, q_weight_D, k_weight_D, eps, positions_T, theta, dim)

@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from holotron.kernels.dispatch import power_of_two
+from holotron.kernels.dispatch import next_power_of_two, power_of_two
 from holotron.kernels.rotary import reference
 
 BLOCK_H = 8  # heads per program
@@ -16,19 +16,30 @@ BLOCK_H = 8  # heads per program
 
 @triton.jit
 def _turn(
-    source_ptr, target_ptr, weight_ptr, cos, sin, heads, eps, stride_h, first, HALF: tl.constexpr, BLOCK_H: tl.constexpr
-):
+    source_ptr, target_ptr, weight_ptr, cos, sin, heads, eps, stride_h, first,
+    HALF: tl.constexpr, REST: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_H: tl.constexpr,
+):  # fmt: skip
+    """Of every head, 2 * HALF dimensions are turned; the REST is only normed."""
     head = first + tl.arange(0, BLOCK_H)[:, None]
+    WIDTH: tl.constexpr = 2 * HALF + REST
     column = tl.arange(0, HALF)[None, :]
     live = head < heads
     a = tl.load(source_ptr + head * stride_h + column, live, other=0.0).to(tl.float32)
     b = tl.load(source_ptr + head * stride_h + HALF + column, live, other=0.0).to(tl.float32)
     square = tl.sum(a * a, axis=1, keep_dims=True) + tl.sum(b * b, axis=1, keep_dims=True)
-    shrink = tl.rsqrt(square / (2 * HALF) + eps)
+    left = 2 * HALF + tl.arange(0, BLOCK_R)[None, :]
+    c = tl.zeros([BLOCK_H, BLOCK_R], tl.float32)
+    if REST > 0:
+        c = tl.load(source_ptr + head * stride_h + left, live & (left < WIDTH), other=0.0).to(tl.float32)
+        square += tl.sum(c * c, axis=1, keep_dims=True)
+    shrink = tl.rsqrt(square / WIDTH + eps)
     # The norm's result is rounded to the stream's precision, as it is when the two steps are taken apart.
     a = (a * shrink * tl.load(weight_ptr + column).to(tl.float32)).to(target_ptr.dtype.element_ty).to(tl.float32)
     b = (b * shrink * tl.load(weight_ptr + HALF + column).to(tl.float32)).to(target_ptr.dtype.element_ty).to(tl.float32)
-    target_ptr += head * (2 * HALF) + column
+    if REST > 0:
+        c = c * shrink * tl.load(weight_ptr + left, left < WIDTH, other=0.0).to(tl.float32)
+        tl.store(target_ptr + head * WIDTH + left, c.to(target_ptr.dtype.element_ty), live & (left < WIDTH))
+    target_ptr += head * WIDTH + column
     tl.store(target_ptr, (a * cos - b * sin).to(target_ptr.dtype.element_ty), live)
     tl.store(target_ptr + HALF, (b * cos + a * sin).to(target_ptr.dtype.element_ty), live)
 
@@ -51,6 +62,8 @@ def _norm_and_rotate(
     HEADS: tl.constexpr,
     KV_HEADS: tl.constexpr,
     HALF: tl.constexpr,
+    REST: tl.constexpr,
+    BLOCK_R: tl.constexpr,
     BLOCK_H: tl.constexpr,
 ):
     token = tl.program_id(0).to(tl.int64)
@@ -62,18 +75,19 @@ def _norm_and_rotate(
     q_blocks = (HEADS + BLOCK_H - 1) // BLOCK_H
     if block < q_blocks:
         _turn(
-            q_ptr + token * stride_qt, q_out_ptr + token * (HEADS * 2 * HALF), q_weight_ptr,
-            cos, sin, HEADS, eps, stride_qh, block * BLOCK_H, HALF, BLOCK_H,
+            q_ptr + token * stride_qt, q_out_ptr + token * (HEADS * (2 * HALF + REST)), q_weight_ptr,
+            cos, sin, HEADS, eps, stride_qh, block * BLOCK_H, HALF, REST, BLOCK_R, BLOCK_H,
         )  # fmt: skip
     else:
         _turn(
-            k_ptr + token * stride_kt, k_out_ptr + token * (KV_HEADS * 2 * HALF), k_weight_ptr,
-            cos, sin, KV_HEADS, eps, stride_kh, (block - q_blocks) * BLOCK_H, HALF, BLOCK_H,
+            k_ptr + token * stride_kt, k_out_ptr + token * (KV_HEADS * (2 * HALF + REST)), k_weight_ptr,
+            cos, sin, KV_HEADS, eps, stride_kh, (block - q_blocks) * BLOCK_H, HALF, REST, BLOCK_R, BLOCK_H,
         )  # fmt: skip
 
 
-def supported(q_THD: Tensor) -> bool:
-    return power_of_two(q_THD.shape[-1]) and q_THD.shape[-1] >= 32
+def supported(q_THD: Tensor, turned: int | None = None) -> bool:
+    turned = turned or q_THD.shape[-1]
+    return power_of_two(turned) and turned >= 32
 
 
 @functools.cache
@@ -82,9 +96,17 @@ def _periods(dim: int, theta: float, device: torch.device) -> Tensor:
 
 
 def norm_and_rotate(
-    q_THD: Tensor, k_TKD: Tensor, q_weight_D: Tensor, k_weight_D: Tensor, eps: float, positions_T: Tensor, theta: float
+    q_THD: Tensor,
+    k_TKD: Tensor,
+    q_weight_D: Tensor,
+    k_weight_D: Tensor,
+    eps: float,
+    positions_T: Tensor,
+    theta: float,
+    turned: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     tokens, heads, dim = q_THD.shape
+    turned = turned or dim
     kv_heads = k_TKD.shape[1]
     q_out = torch.empty((tokens, heads, dim), dtype=q_THD.dtype, device=q_THD.device)
     k_out = torch.empty((tokens, kv_heads, dim), dtype=k_TKD.dtype, device=k_TKD.device)
@@ -94,7 +116,7 @@ def norm_and_rotate(
         q_weight_D,
         k_weight_D,
         positions_T,
-        _periods(dim, theta, q_THD.device),
+        _periods(turned, theta, q_THD.device),
         q_out,
         k_out,
         eps,
@@ -104,7 +126,9 @@ def norm_and_rotate(
         k_TKD.stride(1),
         heads,
         kv_heads,
-        dim // 2,
+        turned // 2,
+        dim - turned,
+        next_power_of_two(max(dim - turned, 1)),
         BLOCK_H,
         num_warps=2,
     )

@@ -52,6 +52,7 @@ FAMILIES: Registry[type[Family]] = Registry(
         "nemotron_omni": f"{_HERE}.nemotron_omni",
         "nemotron_h": f"{_HERE}.nemotron_h",
         "qwen3": f"{_HERE}.qwen3",
+        "qwen3_5": f"{_HERE}.qwen3_5",
         "hosted": f"{_HERE}.hosted",
     },
 )

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from holotron.model.config import ModelConfig
+from holotron.model.layers import CentredRMSNorm
 from holotron.model.model import Holotron
 from holotron.model.weights.storage import allocate
 
@@ -24,6 +25,9 @@ def random_model(
     with torch.no_grad():
         for name, tensor in model.state_dict(keep_vars=True).items():
             _fill(name, tensor, config, generator)
+        for module in model.modules():
+            if isinstance(module, CentredRMSNorm):
+                module.weight.zero_()
     return model
 
 

@@ -1,0 +1,180 @@
+"""Qwen3.5's text models, dense and with experts: `config.json` both ways, and the names of their tensors.
+
+One layer of theirs is two letters here: the token mixer (`G` Gated DeltaNet or `*` gated attention), then `-` or `E`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from holotron.errors import ConfigError
+from holotron.model.config import AttentionConfig, DecoderConfig, DeltaConfig, MLPConfig, ModelConfig, MoEConfig
+from holotron.model.families import FAMILIES
+from holotron.model.families.base import Chat, Family
+from holotron.model.families.common import Fields, read_tokens, write_sizes, write_tokens
+
+MODEL_TYPES = ("qwen3_5_text", "qwen3_5_moe_text")
+_MIXERS = {"linear_attention": "G", "full_attention": "*"}
+
+
+@FAMILIES.register("qwen3_5")
+class Qwen35(Family):
+    name = "qwen3_5"
+    model_types = MODEL_TYPES
+    chat = Chat("chatml", mark="<|im_start|>", end="<|im_end|>")
+    ignored = re.compile(r"(^|\.)mtp\.|(^|\.)rotary_emb\.inv_freq$")
+
+    def recognises(self, data: Mapping[str, Any]) -> bool:
+        return data.get("model_type") in MODEL_TYPES
+
+    def read(self, data: Mapping[str, Any], where: str, preprocessor: Mapping[str, Any] | None = None) -> ModelConfig:
+        f = Fields(data, where)
+        return ModelConfig(
+            decoder=decoder(f),
+            tokens=read_tokens(data, data, self.image_ids),
+            name=str(f.get("_name_or_path", default="")),
+            family=self.name,
+            raw=dict(data),
+        )
+
+    def write(self, config: ModelConfig) -> dict[str, Any]:
+        return {**_written(config.decoder), **write_tokens(config.tokens)}
+
+    def tensor_key(self, parameter: str) -> str:
+        return tensor_key(parameter.removeprefix("language_model."))
+
+
+def decoder(f: Fields) -> DecoderConfig:
+    """What a text model's `config.json` (or the composite's `text_config`) describes. Left out, a field has the default
+    of transformers' configuration class."""
+    if f.get("attention_bias", default=False):
+        raise ConfigError(f"{f.where}: biases in the attention projections are not part of this family")
+    if f.get("hidden_act", default="silu") != "silu":
+        raise ConfigError(f"{f.where}: hidden_act {f.get('hidden_act')!r} is not supported; this family uses 'silu'")
+    heads, head_dim = f.integer("num_attention_heads"), f.integer("head_dim", default=256)
+    rope = f.get("rope_parameters", "rope_scaling", default={})
+    if rope.get("rope_type", "default") != "default":
+        raise ConfigError(f"{f.where}: rope_type {rope['rope_type']!r} is not supported")
+    share = float(rope.get("partial_rotary_factor", f.get("partial_rotary_factor", default=0.25)))
+    experts = f.get("num_experts") is not None
+    return DecoderConfig(
+        vocab=f.integer("vocab_size"),
+        hidden=f.integer("hidden_size"),
+        pattern="".join(mixer + ("E" if experts else "-") for mixer in _mixers(f)),
+        delta=DeltaConfig(
+            key_heads=f.integer("linear_num_key_heads", default=16),
+            value_heads=f.integer("linear_num_value_heads", default=32),
+            key_dim=f.integer("linear_key_head_dim", default=128),
+            value_dim=f.integer("linear_value_head_dim", default=128),
+            kernel=f.integer("linear_conv_kernel_dim", default=4),
+        ),
+        attention=AttentionConfig(
+            heads=heads,
+            kv_heads=f.integer("num_key_value_heads", default=heads),
+            head_dim=head_dim,
+            rope_theta=float(rope.get("rope_theta", f.get("rope_theta", default=10_000.0))),
+            qk_norm=True,
+            rotary_dim=int(head_dim * share),
+            gated=True,
+        ),
+        mlp=None if experts else MLPConfig(f.integer("intermediate_size"), "swiglu"),
+        moe=_experts(f) if experts else None,
+        eps=float(f.get("rms_norm_eps", default=1e-6)),
+        centred_norms=True,
+        tied_embeddings=bool(f.get("tie_word_embeddings", default=False)),
+        max_positions=f.integer("max_position_embeddings", default=32_768),
+    )
+
+
+def _experts(f: Fields) -> MoEConfig:
+    return MoEConfig(
+        experts=f.integer("num_experts"),
+        top_k=f.integer("num_experts_per_tok"),
+        width=f.integer("moe_intermediate_size"),
+        shared_width=f.integer("shared_expert_intermediate_size"),
+        scoring="softmax",
+        activation="swiglu",
+        shared_gate=True,
+    )
+
+
+def _mixers(f: Fields) -> list[str]:
+    layers = f.integer("num_hidden_layers")
+    kinds = f.get("layer_types")
+    if kinds is None:
+        every = f.integer("full_attention_interval", default=4)
+        kinds = ["linear_attention" if (i + 1) % every else "full_attention" for i in range(layers)]
+    unknown = sorted({str(kind) for kind in kinds} - set(_MIXERS))
+    if unknown:
+        raise ConfigError(f"{f.where}: unknown layer types {unknown}; known are {sorted(_MIXERS)}")
+    if len(kinds) != layers:
+        raise ConfigError(f"{f.where}: layer_types lists {len(kinds)} layers, num_hidden_layers says {layers}")
+    return [_MIXERS[kind] for kind in kinds]
+
+
+def _written(d: DecoderConfig) -> dict[str, Any]:
+    assert d.attention
+    assert d.delta
+    a, n = d.attention, d.delta
+    names = {letter: kind for kind, letter in _MIXERS.items()}
+    out: dict[str, Any] = {
+        "architectures": ["Qwen3_5MoeForCausalLM" if d.moe else "Qwen3_5ForCausalLM"],
+        "model_type": MODEL_TYPES[d.moe is not None],
+        **write_sizes(d),
+        "num_hidden_layers": len(d.pattern) // 2,
+        "layer_types": [names[letter] for letter in d.pattern[::2]],
+        "num_attention_heads": a.heads,
+        "num_key_value_heads": a.kv_heads,
+        "head_dim": a.head_dim,
+        "attention_bias": False,
+        "hidden_act": "silu",
+        "rms_norm_eps": d.eps,
+        "rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": a.rope_theta,
+            "partial_rotary_factor": (a.rotary_dim or a.head_dim) / a.head_dim,
+        },
+        "linear_num_key_heads": n.key_heads,
+        "linear_num_value_heads": n.value_heads,
+        "linear_key_head_dim": n.key_dim,
+        "linear_value_head_dim": n.value_dim,
+        "linear_conv_kernel_dim": n.kernel,
+    }
+    if d.mlp:
+        out["intermediate_size"] = d.mlp.width
+    if d.moe:
+        out |= {
+            "num_experts": d.moe.experts,
+            "num_experts_per_tok": d.moe.top_k,
+            "moe_intermediate_size": d.moe.width,
+            "shared_expert_intermediate_size": d.moe.shared_width,
+        }
+    return out
+
+
+_OUTSIDE = {
+    "backbone.embeddings.weight": "model.embed_tokens.weight",
+    "backbone.norm_f.weight": "model.norm.weight",
+    "lm_head.weight": "lm_head.weight",
+}
+
+
+_ATTENTION = re.compile(r"(q|k|v|o)_proj\.|(q|k)_norm\.")
+
+
+def tensor_key(name: str) -> str:
+    """What the text checkpoint calls a parameter of the decoder."""
+    if name in _OUTSIDE:
+        return _OUTSIDE[name]
+    match = re.fullmatch(r"backbone\.layers\.(\d+)\.(norm|mixer)\.(.+)", name)
+    assert match, name
+    layer, second = divmod(int(match[1]), 2)
+    if match[2] == "norm":
+        part = "post_attention_layernorm" if second else "input_layernorm"
+    elif second:
+        part = "mlp"
+    else:
+        part = "self_attn" if _ATTENTION.match(match[3]) else "linear_attn"
+    return f"model.layers.{layer}.{part}.{match[3].replace('shared_experts.', 'shared_expert.')}"
