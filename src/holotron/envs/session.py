@@ -10,7 +10,7 @@ import asyncio
 import re
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -46,6 +46,7 @@ class SessionOptions:
     locale: str = "en-US"
     timezone: str = "UTC"
     user_agent: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)  # sent with every request
     secrets: tuple[Secret, ...] = ()
 
 
@@ -97,6 +98,7 @@ class Session:
                 locale=options.locale,
                 timezone_id=options.timezone,
                 user_agent=options.user_agent,
+                extra_http_headers=dict(options.headers),
                 accept_downloads=options.downloads is not None,
                 service_workers="block",
                 proxy=guard.proxy,
