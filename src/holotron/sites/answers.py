@@ -20,8 +20,8 @@ _NUMBER = re.compile(r"(?<![\w.,])[-−]?\d+(?:[.,'\u2019\u00a0\u202f ]?\d{3})*(
 
 _IMPOSSIBLE = re.compile(
     r"\b(impossible|infeasible|not (?:possible|feasible|available|achievable)|unavailable|unable to|sold out|"
-    r"out of stock|does not exist|doesn.t exist|no such|(?:cannot|can.t|could not|couldn.t) be (?:done|completed|found)|"
-    r"n/a)(?!\w)",
+    r"out of stock|does not exist|doesn.t exist|no such|"
+    r"(?:cannot|can.t|could not|couldn.t) be (?:done|completed|found)|n/a)(?!\w)",
     re.IGNORECASE,
 )
 

@@ -81,6 +81,7 @@ class Verdict:
     reason: str
     partial: float
     final: bool = False
+    side_effects: tuple[Change, ...] = ()
 
 
 def judge(
@@ -95,6 +96,7 @@ def judge(
     `irrevocable`: tables to which rows are added for good, such as orders; a wrong one decides the episode."""
     left = [change for change in changes if not follows(change)]
     missing: list[str] = []
+    unmet: list[Added | Changed | Removed] = []
     for want in wanted:
         if isinstance(want, Answered):
             if answer is None:
@@ -104,15 +106,16 @@ def judge(
             continue
         found = want.find(left)
         if found is None:
-            missing.append(f"{_nearest(want, left)}wanted: {want}")
+            unmet.append(want)
         else:
             left.remove(found)
+    missing = [f"{_nearest(want, left)}wanted: {want}" for want in unmet] + missing
     partial = (len(wanted) - len(missing)) / len(wanted)
     lost = any(change.table in irrevocable and change.before is None for change in left)
     if left and (lost or not missing):
-        return Verdict(False, f"side effect: {left[0]}", partial, lost)
+        return Verdict(False, f"side effect: {left[0]}", partial, lost, tuple(left))
     if missing:
-        return Verdict(False, missing[0], partial, answer is not None)
+        return Verdict(False, missing[0], partial, answer is not None, tuple(left))
     return Verdict(True, "done", 1.0, True)
 
 

@@ -6,10 +6,10 @@
     environment.task.goal                                    # 'Put the Halden Iris Kettle on my wish list.'
     result = await environment.step(Click(640, 312))
 
-When an episode ends. A task that asks for a change ends by itself as soon as the wanted state is reached and nothing else
-has changed: reward 1. It also ends, with reward 0, when it cannot be reached any more (a wrong order has been placed).
-Every `Answer` ends the episode and is judged together with the state; a task that asks a question, or cannot be done,
-ends in no other way. So nobody is asked to guess what "done" is called, and saying "done" too early fails.
+When an episode ends. A task that asks for a change ends by itself as soon as the wanted state is reached and nothing
+else has changed: reward 1. It also ends, with reward 0, when it cannot be reached any more (a wrong order has been
+placed). Every `Answer` ends the episode and is judged together with the state; a task that asks a question, or cannot be
+done, ends in no other way. So nobody is asked to guess what "done" is called, and saying "done" too early fails.
 
 `info` always holds `success`, `reason` and `partial` (the share of wanted changes that are there; never the reward).
 """

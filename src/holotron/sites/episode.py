@@ -115,10 +115,10 @@ class Episode:
             found = self.app.find(request.method, request.path)
             if found is None:
                 raise NotFound(request.path)
-            if is_page and trouble.slow and request.path.startswith(trouble.slow):
-                if request.path not in self._prepared:
-                    self._prepared.add(request.path)
-                    return visit.page("loading.html")
+            slow = is_page and trouble.slow and request.path.startswith(trouble.slow)
+            if slow and request.path not in self._prepared:
+                self._prepared.add(request.path)
+                return visit.page("loading.html")
             handler, arguments = found
             return handler(visit, **arguments)
         except SignInFirst:

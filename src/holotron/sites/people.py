@@ -6,39 +6,44 @@ import random
 import unicodedata
 from dataclasses import dataclass
 
+
+def _lists(texts: dict[str, str], mark: str | None = None) -> dict[str, list[str]]:
+    return {language: text.split(mark) for language, text in texts.items()}
+
+
 # fmt: off
-_GIVEN = {
+_GIVEN = _lists({
     "en": "Alice Ben Clara Daniel Edith Felix Grace Harry Isla Jonah Kate Liam Maya Noah Olive Peter Ruth Simon Tessa "
-          "Victor Wendy Zoe Amber Colin Heather Owen".split(),
+          "Victor Wendy Zoe Amber Colin Heather Owen",
     "de": "Anja Bernd Carla Dirk Eva Frieda Georg Hanna Ines Jonas Katrin Lukas Mara Nils Oda Paul Rike Stefan Tim Ute "
-          "Volker Wiebke Jürgen Käthe".split(),
+          "Volker Wiebke Jürgen Käthe",
     "fr": "Adèle Bruno Claire Denis Élise Fabien Gaëlle Hugo Inès Jules Léa Marc Nadia Olivier Pauline Rémi Sophie "
-          "Théo Valérie Yves".split(),
+          "Théo Valérie Yves",
     "es": "Alba Bruno Carmen Diego Elena Fermín Gloria Hugo Inés Jorge Lucía Marta Nuria Óscar Pilar Raúl Sofía Tomás "
-          "Vera Yolanda".split(),
-}
-_FAMILY = {
+          "Vera Yolanda",
+})
+_FAMILY = _lists({
     "en": "Adams Barker Clarke Dawson Ellis Fletcher Graham Hughes Ingram Jarvis Knight Lawson Mercer Norris Osborne "
-          "Parker Quinn Reeves Shaw Turner Vaughn Walsh York Bennett Foster Holt".split(),
+          "Parker Quinn Reeves Shaw Turner Vaughn Walsh York Bennett Foster Holt",
     "de": "Albrecht Becker Conrad Dietz Ebert Fuchs Gruber Hartmann Jansen Keller Lorenz Maurer Neumann Otto Pohl Richter "
-          "Schäfer Thiele Vogel Weiß Zimmer Brandt".split(),
+          "Schäfer Thiele Vogel Weiß Zimmer Brandt",
     "fr": "Aubert Blanc Caron Dupuis Fabre Garnier Hamel Imbert Joly Lambert Marchand Noël Perrin Renaud Simon Tessier "
-          "Vidal Moreau Lefèvre".split(),
+          "Vidal Moreau Lefèvre",
     "es": "Alonso Blanco Castro Díaz Esteban Fuentes Gil Herrero Iglesias Lozano Marín Navarro Ortega Peña Rubio Santos "
-          "Torres Vega Zamora".split(),
-}
-_STREETS = {
-    "en": "Maple Street,Orchard Lane,Mill Road,Station Road,Harbour View,Church Lane,Willow Avenue,King Street".split(","),
-    "de": "Lindenstraße,Gartenweg,Am Markt,Schulstraße,Bergweg,Hafenstraße,Mühlenweg,Ringstraße".split(","),
-    "fr": "rue des Lilas,avenue de la Gare,rue du Moulin,place du Marché,rue Pasteur,chemin Vert".split(","),
-    "es": "calle Mayor,calle del Sol,avenida del Puerto,calle Nueva,plaza del Olmo,calle Real".split(","),
-}
-_CITIES = {
-    "en": "Ashford,Bristol,Carlisle,Durham,Exeter,Lincoln,Norwich,Oxford,Preston,Salford".split(","),
-    "de": "Bremen,Dresden,Erfurt,Freiburg,Kassel,Lübeck,Mainz,Münster,Rostock,Ulm".split(","),
-    "fr": "Angers,Dijon,Grenoble,Lille,Metz,Nantes,Nîmes,Rennes,Tours".split(","),
-    "es": "Burgos,Cádiz,Gijón,Huelva,León,Murcia,Oviedo,Soria,Toledo".split(","),
-}
+          "Torres Vega Zamora",
+})
+_STREETS = _lists({
+    "en": "Maple Street,Orchard Lane,Mill Road,Station Road,Harbour View,Church Lane,King Street",
+    "de": "Lindenstraße,Gartenweg,Am Markt,Schulstraße,Bergweg,Hafenstraße,Mühlenweg,Ringstraße",
+    "fr": "rue des Lilas,avenue de la Gare,rue du Moulin,place du Marché,rue Pasteur,chemin Vert",
+    "es": "calle Mayor,calle del Sol,avenida del Puerto,calle Nueva,plaza del Olmo,calle Real",
+}, ",")
+_CITIES = _lists({
+    "en": "Ashford,Bristol,Carlisle,Durham,Exeter,Lincoln,Norwich,Oxford,Preston,Salford",
+    "de": "Bremen,Dresden,Erfurt,Freiburg,Kassel,Lübeck,Mainz,Münster,Rostock,Ulm",
+    "fr": "Angers,Dijon,Grenoble,Lille,Metz,Nantes,Nîmes,Rennes,Tours",
+    "es": "Burgos,Cádiz,Gijón,Huelva,León,Murcia,Oviedo,Soria,Toledo",
+}, ",")
 # fmt: on
 
 
@@ -64,11 +69,10 @@ def plain(text: str) -> str:
 
 def people(dice: random.Random, language: str, count: int, host: str = "mail.example") -> list[Person]:
     """Different people, each with an address of their own."""
-    pairs = [(given, family) for given in _GIVEN[language] for family in _FAMILY[language]]
-    return [
-        Person(f"{given} {family}", f"{plain(given).lower()}.{plain(family).lower()}@{host}")
-        for given, family in dice.sample(pairs, count)
-    ]
+    given, family = _GIVEN[language], _FAMILY[language]
+    pairs = (divmod(number, len(family)) for number in dice.sample(range(len(given) * len(family)), count))
+    names = [(given[first], family[last]) for first, last in pairs]
+    return [Person(f"{a} {b}", f"{plain(a).lower()}.{plain(b).lower()}@{host}") for a, b in names]
 
 
 def address(dice: random.Random, language: str, name: str) -> Address:
@@ -79,5 +83,7 @@ def address(dice: random.Random, language: str, name: str) -> Address:
 
 def password(dice: random.Random) -> str:
     """One that can be read and typed without doubt."""
-    word = dice.choice("amber birch cedar delta ember fjord grove heron ivory koala lemon maple nylon opal".split())
+    word = dice.choice(
+        ("amber", "birch", "cedar", "ember", "fjord", "grove", "heron", "ivory", "koala", "lemon", "opal")
+    )
     return f"{word}-{dice.randrange(100, 999)}"

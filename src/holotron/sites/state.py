@@ -7,8 +7,8 @@
     ...
     for change in state.changes(): ...   # Change("cart", 3, before=None, after={...})
 
-Every table has an integer primary key `id`. The server's thread writes while the environment's reads, so each call holds
-the lock; `with state.lock:` makes several calls one.
+Every table has an integer primary key `id`. The server's thread writes while the environment's reads, so each call
+holds the lock; `with state.lock:` makes several calls one.
 """
 
 from __future__ import annotations

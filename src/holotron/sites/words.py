@@ -30,7 +30,8 @@ COMMON: Table = {
     "close": ("Close", "Schließen", "Fermer", "Cerrar"),
     "next": ("Next", "Weiter", "Suivant", "Siguiente"),
     "previous": ("Previous", "Zurück", "Précédent", "Anterior"),
-    "page_of": ("Page {page} of {pages}", "Seite {page} von {pages}", "Page {page} sur {pages}", "Página {page} de {pages}"),
+    "page_of": ("Page {page} of {pages}", "Seite {page} von {pages}", "Page {page} sur {pages}",
+                "Página {page} de {pages}"),
     "wrong_login": ("Email or password is not right.", "E-Mail oder Passwort ist falsch.",
                     "E-mail ou mot de passe incorrect.", "El correo o la contraseña no son correctos."),
     "session_over": ("Your session has expired. Please sign in again.",
@@ -64,10 +65,10 @@ COMMON: Table = {
                  "Rellene este campo."),
 }
 _MONTHS = {
-    "en": "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(),
-    "de": "Jan. Feb. März Apr. Mai Juni Juli Aug. Sept. Okt. Nov. Dez.".split(),
-    "fr": "janv. févr. mars avr. mai juin juil. août sept. oct. nov. déc.".split(),
-    "es": "ene feb mar abr may jun jul ago sep oct nov dic".split(),
+    "en": "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec",
+    "de": "Jan. Feb. März Apr. Mai Juni Juli Aug. Sept. Okt. Nov. Dez.",
+    "fr": "janv. févr. mars avr. mai juin juil. août sept. oct. nov. déc.",
+    "es": "ene feb mar abr may jun jul ago sep oct nov dic",
 }
 # fmt: on
 
@@ -99,7 +100,7 @@ class Words:
     def date(self, day: datetime.date | str) -> str:
         """Takes dates as databases hold them, `2025-03-09`."""
         day = datetime.date.fromisoformat(day) if isinstance(day, str) else day
-        month = _MONTHS[self.language][day.month - 1]
+        month = _MONTHS[self.language].split()[day.month - 1]
         return {"en": f"{month} {day.day}, {day.year}", "de": f"{day.day}. {month} {day.year}"}.get(
             self.language, f"{day.day} {month} {day.year}"
         )

@@ -40,8 +40,7 @@ class SitesSolver:
 
 
 def next_action(episode: Episode, dump: str, observation: Observation) -> Action | None:
-    assignment = episode.assignment
-    view = View(dump, assignment.facts, episode.state, episode.words, episode.memory)
+    view = View(dump, episode)
     if view.host != episode.host:  # an empty tab, or one that a learner has opened
         return CloseTab() if observation.tabs else GoBack()
     try:

@@ -13,11 +13,14 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from holotron.sites.state import State
+from holotron.sites.state import Change, State
 from holotron.sites.words import Words
 from holotron.types import Action, Answer, Click, PressKeys, Scroll, Write
+
+if TYPE_CHECKING:
+    from holotron.sites.episode import Episode
 
 SCRIPT = (files(__package__) / "page.js").read_text()
 
@@ -44,17 +47,19 @@ class Element:
 
 
 class View:
-    def __init__(self, dump: str, facts: dict[str, Any], state: State, t: Words, memory: dict[str, Any]) -> None:
+    def __init__(self, dump: str, episode: Episode) -> None:
+        """`dump` is what `SCRIPT` says of the page."""
         raw = json.loads(dump)
         self.page: str = raw["page"]  # what the page calls itself, `product:12`
         self.host: str = raw["host"]
         self.path: str = raw["path"]
         self.query: dict[str, str] = raw["query"]
         self.height: float = raw["height"]
-        self.facts = facts
-        self.state = state
-        self.t = t
-        self.memory = memory  # of this episode, for plans that have to remember
+        self.facts: dict[str, Any] = episode.assignment.facts
+        self.state: State = episode.state
+        self.t: Words = episode.words
+        self.memory: dict[str, Any] = episode.memory  # for plans that have to remember what they have seen
+        self._episode = episode
         self.elements: dict[str, Element] = {}
         for element in raw["elements"]:
             if element.get("point"):
@@ -78,6 +83,10 @@ class View:
         return [
             name.removeprefix(start) for name, e in self.elements.items() if name.startswith(start) and not e.hidden
         ]
+
+    def strays(self, *tables: str) -> list[Change]:
+        """What has changed in these tables though nobody asked for it: to be undone."""
+        return [change for change in self._episode.verdict().side_effects if change.table in tables]
 
     # ----------------------------------------------------------------------------------------------------------- moves
 

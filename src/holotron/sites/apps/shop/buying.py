@@ -83,6 +83,7 @@ def coupon(visit: Visit) -> HttpResponse:
     elif goods < found["minimum"]:
         visit.errors["code"] = t("coupon_minimum", amount=t.money(found["minimum"]))
     if visit.errors or found is None:
+        visit.errors["code"] = f"{visit.text('code').upper()}: {visit.errors['code']}"
         return _cart_page(visit)
     visit.state.run("update checkout set coupon = ?", found["code"])
     visit.flash(t("coupon_taken", percent=found["percent"]))

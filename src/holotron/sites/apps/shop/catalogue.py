@@ -37,7 +37,8 @@ def products(visit: Visit) -> HttpResponse:
         values.append(f"%{word}%")
     within = f"select * from products where {' and '.join(conditions)}"
     brands = [row["brand"] for row in visit.state.all(f"select distinct brand from ({within}) order by brand", *values)]
-    narrowed, more = ["1"], []
+    narrowed: list[str] = ["1"]
+    more: list[str | int] = []
     if visit.text("brand") in brands:
         narrowed.append("brand = ?")
         more.append(visit.text("brand"))

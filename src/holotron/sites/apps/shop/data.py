@@ -35,8 +35,9 @@ SHIPPING = {"standard": 490, "express": 1290, "pickup": 0}  # cents
 FREE_SHIPPING_FROM = 15_000
 
 # fmt: off
-_BRANDS = "Halden Norrby Castell Ferro Oakline Brisa Kumo Tarn Velo Lumen Arlo Sundt Marlow Pika Rowan".split()
-_SERIES = "Alba Bryn Cora Dune Elm Faro Gale Hale Iris Juno Kite Luma Mira Nova Orin Pine Quill Rune Sora Tide".split()
+_BRANDS = "Halden Norrby Castell Ferro Oakline Brisa Kumo Tarn Velo Lumen Arlo Sundt Marlow Pika Rowan"
+_SERIES = "Alba Bryn Cora Dune Elm Faro Gale Hale Iris Juno Kite Luma Mira Nova Orin Pine Quill Rune Sora Tide"
+_COUPONS = "SPRING HELLO FRESH COSY WINTER THANKS SUNNY LUCKY HOME BRIGHT"
 _NOUNS = {
     "kitchen": (("Kettle", 24, 89), ("Frying Pan", 19, 99), ("Chopping Board", 12, 59), ("Teapot", 18, 75),
                 ("Knife Set", 35, 149), ("Salad Bowl", 14, 55), ("Pepper Mill", 12, 45), ("Storage Jar", 8, 29)),
@@ -91,7 +92,7 @@ def fill(brief: Brief) -> None:
 
 def _coupons(dice: random.Random) -> list[tuple[str, int, int, int]]:
     """Code, percent, least order in cents, days until it ends. Some are over, some need a large order."""
-    words = dice.sample("SPRING HELLO FRESH COSY WINTER THANKS SUNNY LUCKY HOME BRIGHT".split(), 5)
+    words = dice.sample(_COUPONS.split(), 5)
     percents = dice.sample((5, 10, 12, 15, 20, 25, 30), 5)
     kinds = [(0, 30), (0, 12), (0, -8), (90_000, 20), (0, -40)]
     return [(f"{word}{p}", p, minimum, days) for word, p, (minimum, days) in zip(words, percents, kinds, strict=True)]
@@ -103,7 +104,7 @@ def _products(brief: Brief) -> None:
     for category in CATEGORIES:
         for _ in range(dice.randrange(14, 27)):
             noun, low, high = dice.choice(_NOUNS[category])
-            brand, series = dice.choice(_BRANDS), dice.choice(_SERIES)
+            brand, series = dice.choice(_BRANDS.split()), dice.choice(_SERIES.split())
             name = f"{brand} {series} {noun}"
             if name in names:
                 continue
@@ -119,7 +120,8 @@ def _products(brief: Brief) -> None:
             _variants(dice, brief, product)
             _reviews(dice, brief, product)
     state.run(
-        "update products set rating = coalesce((select round(avg(stars), 1) from reviews where product = products.id), 0)"
+        "update products set rating = "
+        "coalesce((select round(avg(stars), 1) from reviews where product = products.id), 0)"
     )
 
 
