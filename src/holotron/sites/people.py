@@ -25,12 +25,12 @@ _GIVEN = _lists({
 _FAMILY = _lists({
     "en": "Adams Barker Clarke Dawson Ellis Fletcher Graham Hughes Ingram Jarvis Knight Lawson Mercer Norris Osborne "
           "Parker Quinn Reeves Shaw Turner Vaughn Walsh York Bennett Foster Holt",
-    "de": "Albrecht Becker Conrad Dietz Ebert Fuchs Gruber Hartmann Jansen Keller Lorenz Maurer Neumann Otto Pohl Richter "
-          "Schäfer Thiele Vogel Weiß Zimmer Brandt",
+    "de": "Albrecht Becker Conrad Dietz Ebert Fuchs Gruber Hartmann Jansen Keller Lorenz Maurer Neumann Otto Pohl "
+          "Richter Schäfer Thiele Vogel Weiß Zimmer Brandt",
     "fr": "Aubert Blanc Caron Dupuis Fabre Garnier Hamel Imbert Joly Lambert Marchand Noël Perrin Renaud Simon Tessier "
           "Vidal Moreau Lefèvre",
-    "es": "Alonso Blanco Castro Díaz Esteban Fuentes Gil Herrero Iglesias Lozano Marín Navarro Ortega Peña Rubio Santos "
-          "Torres Vega Zamora",
+    "es": "Alonso Blanco Castro Díaz Esteban Fuentes Gil Herrero Iglesias Lozano Marín Navarro Ortega Peña Rubio "
+          "Santos Torres Vega Zamora",
 })
 _STREETS = _lists({
     "en": "Maple Street,Orchard Lane,Mill Road,Station Road,Harbour View,Church Lane,King Street",

@@ -89,7 +89,7 @@ def coupon(brief: Brief) -> Assignment:
     brief.dice.shuffle(shown)
     return Assignment(
         goal=brief.say(
-            "I have the coupon codes {codes}. Not all of them work. Apply the one with the greatest discount that does.",
+            "I have the coupon codes {codes}. Not all work. Apply the one with the greatest discount that does.",
             "Use one of my coupon codes for what is in the cart: {codes}. Some are refused; of the others take the one "
             "with the highest percentage.",
             codes=", ".join(shown),
@@ -210,10 +210,10 @@ def recall(brief: Brief) -> Assignment:
     topic, message = brief.dice.choice(TOPICS), brief.dice.choice(MESSAGES)
     return Assignment(
         goal=brief.say(
-            'Send a message through the contact form: topic "{topic}", as reference the tracking number of order {number}, '
-            'message "{message}"',
-            "Look up the tracking number of order {number} and give it as the reference in the contact form, with the topic "
-            '"{topic}" and the message "{message}"',
+            'Send a message through the contact form: topic "{topic}", as reference the tracking number of order '
+            '{number}, message "{message}"',
+            "Look up the tracking number of order {number} and give it as the reference in the contact form, with the "
+            'topic "{topic}" and the message "{message}"',
             topic=english(topic),
             number=order["number"],
             message=message,
@@ -262,10 +262,10 @@ def wish_to_cart(brief: Brief) -> Assignment:
     variant = chosen[target["id"]]
     return Assignment(
         goal=brief.say(
-            "Move the {kind} item of my wish list to the cart: put one in the option {label} into the cart and remove it "
-            "from the wish list.",
-            "Of the things on my wish list, take the {kind} one: add it to my cart ({label}, one piece) and delete it from "
-            "the list.",
+            "Move the {kind} item of my wish list to the cart: put one in the option {label} into the cart and remove "
+            "it from the wish list.",
+            "Of the things on my wish list, take the {kind} one: add it to my cart ({label}, one piece) and delete it "
+            "from the list.",
             kind="most expensive" if most else "cheapest",
             label=variant["label"],
         ),
@@ -313,10 +313,10 @@ def compare(brief: Brief) -> Assignment:
     listed = ", ".join(said(row) for row in shown)
     return Assignment(
         goal=brief.say(
-            "Compare the prices of these: {listed}. Put one of the cheapest into my cart, in the option named in brackets, "
-            "and the other two on my wish list.",
-            "Look at {listed}. The one with the lowest price goes into the cart (one piece, in the option given), the two "
-            "others go on the wish list.",
+            "Compare the prices of these: {listed}. Put one of the cheapest into my cart, in the option named in "
+            "brackets, and the other two on my wish list.",
+            "Look at {listed}. The one with the lowest price goes into the cart (one piece, in the option given), the "
+            "two others go on the wish list.",
             listed=listed,
         ),
         wanted=(
@@ -340,10 +340,10 @@ def address_book(brief: Brief) -> Assignment:
     first_said, second_said = (f"{row['name']}, {row['street']}, {row['postcode']} {row['city']}" for row in new)
     return Assignment(
         goal=brief.say(
-            "In my account, add two addresses: {first}; and {second}. Make the first of them the default, then delete the "
-            "old address in {street}.",
-            "Update my address book: I have moved to {first} (make this the default) and also use {second}. The address "
-            "{street} is no longer mine, delete it.",
+            "In my account, add two addresses: {first}; and {second}. Make the first of them the default, then delete "
+            "the old address in {street}.",
+            "Update my address book: I have moved to {first} (make this the default) and also use {second}. The "
+            "address {street} is no longer mine, delete it.",
             first=first_said,
             second=second_said,
             street=old["street"],

@@ -144,7 +144,7 @@ def material(brief: Brief) -> Assignment:
             "Which material is the {name} made of?",
             "What is the {name} made of? Answer with the material.",
             name=product["name"],
-        ),  # fmt: skip
+        ),
         wanted=(Answered(product["material"], others=tuple(row["material"] for row in others)),),
         facts={"product": product},
         start=start_page(brief),
@@ -165,7 +165,7 @@ def notifications(brief: Brief) -> Assignment:
             "In my account settings, switch {what} {state}.",
             state="on" if on else "off",
             what=what,
-        ),  # fmt: skip
+        ),
         wanted=(Changed("users", user["id"], **{name: on}),),
         facts={"wanted": {name: on, other: user[other]}, "login": user},
         signed_in=user["id"],
