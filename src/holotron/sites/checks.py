@@ -112,10 +112,10 @@ def judge(
     missing = [f"{_nearest(want, left)}wanted: {want}" for want in unmet] + missing
     partial = (len(wanted) - len(missing)) / len(wanted)
     lost = any(change.table in irrevocable and change.before is None for change in left)
-    if left and (lost or not missing):
-        return Verdict(False, f"side effect: {left[0]}", partial, lost, tuple(left))
     if missing:
-        return Verdict(False, missing[0], partial, answer is not None, tuple(left))
+        return Verdict(False, missing[0], partial, lost or answer is not None, tuple(left))
+    if left:
+        return Verdict(False, f"side effect: {left[0]}", partial, lost or answer is not None, tuple(left))
     return Verdict(True, "done", 1.0, True)
 
 
