@@ -85,8 +85,9 @@ class HttpServer:
         task = asyncio.current_task()
         assert task is not None
         self._connections.add(task)
+        over = (OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, asyncio.CancelledError)
         try:
-            with contextlib.suppress(OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            with contextlib.suppress(*over):
                 while await self._exchange(reader, writer):
                     pass
         finally:

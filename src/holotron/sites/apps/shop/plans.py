@@ -161,8 +161,12 @@ def material(view: View) -> Action | None:
 
 def notifications(view: View) -> Action | None:
     wanted: dict[str, int] = view.facts["wanted"]
-    moves = (view.tick(f"field:{name}", bool(on)) for name, on in wanted.items())
-    return to_own(view, "profile") or next(filter(None, moves), None) or view.click("save-notifications")
+    if move := to_own(view, "profile"):
+        return move
+    for name, on in wanted.items():
+        if move := view.tick(f"field:{name}", bool(on)):
+            return move
+    return view.click("save-notifications")
 
 
 def statement(view: View) -> Action | None:

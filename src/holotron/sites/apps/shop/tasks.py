@@ -32,7 +32,7 @@ def start_page(brief: Brief) -> str:
 
 def fill_cart(brief: Brief, count: int) -> list[Row]:
     """Put different products into the cart before the episode starts."""
-    lines = []
+    lines: list[Row] = []
     taken: set[int] = set()
     for variant in brief.some(count * 3, IN_STOCK):
         if variant["product"] not in taken and len(lines) < count:
