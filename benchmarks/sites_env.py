@@ -185,6 +185,7 @@ def main() -> None:
     parser.add_argument("--seeds", default="100:105")
     parser.add_argument("--split", default="train")
     parser.add_argument("--viewport")
+    parser.add_argument("--policies", default=",".join(FLOORS), help="of the floors")
     parser.add_argument("--noise", type=float, default=0.0)
     parser.add_argument("--sessions", type=int, default=16)
     parser.add_argument("--browsers", type=int, default=2)
@@ -198,8 +199,8 @@ def main() -> None:
     if arguments.what == "solver":
         show(asyncio.run(play_all(tasks, solver, arguments.sessions, arguments.noise)))
         return
-    for name, act in FLOORS.items():
-        results = asyncio.run(play_all(tasks, act, arguments.sessions))
+    for name in arguments.policies.split(","):
+        results = asyncio.run(play_all(tasks, FLOORS[name], arguments.sessions))
         won = [one["success"] for played in results.values() for one in played]
         where = {
             task: f"{sum(o['success'] for o in p)}/{len(p)}"

@@ -93,7 +93,7 @@ class SitesEnvironment:
         return self._episode
 
     async def reset(self, task: Task) -> Observation:
-        episode = make_episode(task)
+        episode = await asyncio.to_thread(make_episode, task)  # takes a while, and others are at work
         await self.close()
         self._episode, self._key, self._end = episode, self._server.open(episode), None
         width, height = episode.variation.size

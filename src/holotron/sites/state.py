@@ -7,8 +7,8 @@
     ...
     for change in state.changes(): ...   # Change("cart", 3, before=None, after={...})
 
-Every table has an integer primary key `id`. The server's thread writes while the environment's reads, so each call
-holds the lock; `with state.lock:` makes several calls one.
+Every table begins with an integer primary key `id`. The server's thread writes while the environment's reads, so each
+call holds the lock; `with state.lock:` makes several calls one.
 """
 
 from __future__ import annotations
@@ -47,15 +47,13 @@ class Change:
 
 
 class State:
-    def __init__(self, schema: str, *, ignored: frozenset[str] = frozenset()) -> None:
-        """`ignored`: tables whose rows come and go with ordinary browsing."""
+    def __init__(self, schema: str) -> None:
         self.lock = threading.RLock()
         self._database = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
-        self._database.row_factory = lambda cursor, row: dict(zip((c[0] for c in cursor.description), row, strict=True))
         self._database.executescript(f"pragma synchronous=off; pragma journal_mode=off; {schema}")
         names = self.all("select name from sqlite_schema where type = 'table' and name not like 'sqlite_%'")
-        self._tables = sorted({row["name"] for row in names} - ignored)
-        self._start: dict[str, dict[int, Row]] = {}
+        self._tables = sorted(row["name"] for row in names)
+        self._start: dict[str, dict[int, tuple[Any, ...]]] = {}
 
     def run(self, sql: str, *values: Any) -> int:
         """Execute one statement; the id of the row it inserted, if it did."""
@@ -69,12 +67,16 @@ class State:
 
     def all(self, sql: str, *values: Any) -> list[Row]:
         with self.lock:
-            return self._database.execute(sql, values).fetchall()
+            found = self._database.execute(sql, values)
+            names = [column[0] for column in found.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in found]
 
     def one(self, sql: str, *values: Any) -> Row | None:
+        """The first row, if there is any."""
         with self.lock:
-            row: Row | None = self._database.execute(sql, values).fetchone()
-            return row
+            found = self._database.execute(sql, values)
+            row = found.fetchone()
+            return None if row is None else dict(zip((c[0] for c in found.description), row, strict=True))
 
     def get(self, sql: str, *values: Any) -> Row:
         """The row that must be there."""
@@ -95,20 +97,34 @@ class State:
 
     def mark(self) -> None:
         """Remember everything as it is now: the start that `changes` compares with."""
-        self._start = self.dump()
+        self._start = self._rows()
 
-    def dump(self) -> dict[str, dict[int, Row]]:
-        with self.lock:
-            return {table: {row["id"]: row for row in self.all(f"select * from {table}")} for table in self._tables}
+    def dump(self) -> dict[str, list[Row]]:
+        """Everything that is there."""
+        return {table: self.all(f"select * from {table} order by id") for table in self._tables}
 
     def changes(self) -> list[Change]:
         found = []
-        for table, now in self.dump().items():
-            then = self._start[table]
-            for id in sorted(then.keys() | now.keys()):
-                if then.get(id) != now.get(id):
-                    found.append(Change(table, id, then.get(id), now.get(id)))
+        with self.lock:
+            for table, now in self._rows().items():
+                then = self._start[table]
+                if now == then:
+                    continue
+                names = [row["name"] for row in self.all(f"select name from pragma_table_info('{table}')")]
+                for id in sorted(id for id in then.keys() | now.keys() if then.get(id) != now.get(id)):
+                    before, after = (
+                        dict(zip(names, rows[id], strict=True)) if id in rows else None for rows in (then, now)
+                    )
+                    found.append(Change(table, id, before, after))
         return found
+
+    def _rows(self) -> dict[str, dict[int, tuple[Any, ...]]]:
+        """Every row of every table by its id, which comes first."""
+        with self.lock:
+            return {
+                table: {row[0]: row for row in self._database.execute(f"select * from {table}")}
+                for table in self._tables
+            }
 
     def close(self) -> None:
         with self.lock:
