@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
     from holotron.sites.episode import Episode
+    from holotron.sites.tasks import Brief
 
 Handler = Callable[..., HttpResponse]
 PAGE_SIZE = 12
@@ -193,14 +194,15 @@ class App:
         words: Table,
         brands: Sequence[tuple[str, str]],
         menu: Callable[[Visit], Menu],
-        fill: Callable[[Any], None],
+        fill: Callable[[Brief], None],
         accounts: bool = True,
         follows: Mapping[str, frozenset[str]] | None = None,
         irrevocable: frozenset[str] = frozenset(),
     ) -> None:
-        """`folder`: where `templates/` is. `brands`: names the app may go by, each with its host. `fill`: see
-        `episode.World`. `accounts`: people sign in (a table `users` with `email`, `password`, `name`). `follows`: table
-        -> columns that change by themselves when something else is done. `irrevocable`: tables whose new rows stay."""
+        """`folder`: where `templates/` is. `brands`: names the app may go by, each with its host. `fill`: puts the data
+        in. `accounts`: people sign in (a table `users` with `email`, `password`, `name`). `follows`: columns, by table,
+        that change by themselves when something else is done (no columns: all of the table). `irrevocable`: tables
+        whose new rows stay."""
         self.name = name
         self.schema = schema
         self.words = words

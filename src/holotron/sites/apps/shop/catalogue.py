@@ -46,7 +46,7 @@ def products(visit: Visit) -> HttpResponse:
         narrowed.append("price <= ?")
         more.append(visit.number("max", 0) * 100)
     if visit.number("stars", 0) > 0:
-        narrowed.append("rating >= ?")
+        narrowed.append("cast(rating + 0.5 as int) >= ?")  # as many as are shown
         more.append(visit.number("stars", 0))
     found = visit.state.all(
         f"select * from ({within}) where {' and '.join(narrowed)} order by {SORTS[sort]}", *values, *more

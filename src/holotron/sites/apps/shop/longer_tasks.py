@@ -33,6 +33,7 @@ def add(brief: Brief) -> Assignment:
         goal=brief.say(
             "Put {quantity} of the {name} in the option {label} into my cart.",
             "Add the {name} to the cart: option {label}, quantity {quantity}.",
+            "Please get {quantity} × {name} ({label}) into my cart; do not order yet.",
             quantity=quantity,
             name=variant["name"],
             label=variant["label"],
@@ -46,16 +47,19 @@ def add(brief: Brief) -> Assignment:
 @templates.add("filter", "medium", plan=plans.narrow, about=("filter", "form"))
 def narrow(brief: Brief) -> Assignment:
     """The only product of a brand within a price and with enough stars."""
-    products = brief.state.all("select * from products where rating >= 3")
+    products = brief.state.all("select *, cast(rating + 0.5 as int) stars from products where rating >= 2.5")
     brief.dice.shuffle(products)
-    for product in products:
-        most, stars = product["price"] // 100 + brief.dice.randrange(2, 8), int(product["rating"])
-        fitting = brief.state.all(
-            "select * from products where category = ? and brand = ? and price <= ? and rating >= ?",
-            product["category"], product["brand"], most * 100, stars,
+
+    def only(product: Row, most: int) -> bool:
+        rivals = brief.state.value(
+            "select count(*) from products where category = ? and brand = ? and price <= ? and rating + 0.5 >= ?",
+            product["category"], product["brand"], most * 100, product["stars"],
         )  # fmt: skip
-        if len(fitting) == 1:
-            break
+        return bool(rivals == 1)
+
+    tries = ((product, product["price"] // 100 + brief.dice.randrange(2, 8)) for product in products)
+    product, most = next((product, most) for product, most in tries if only(product, most))
+    stars = product["stars"]
     return Assignment(
         goal=brief.say(
             "In {category}, find the product by {brand} that costs at most {most} and has {stars} stars or more. "
@@ -132,6 +136,7 @@ def checkout(brief: Brief) -> Assignment:
         goal=brief.say(
             "Order what is in my cart. Deliver to: {text}.",
             "Please check out with my cart as it is. Delivery: {text}.",
+            "Buy everything that is in the cart. It goes to {text}.",
             text=text,
         ),
         wanted=(*ordered(order, lines), *(Removed("cart", line["line"]) for line in lines)),

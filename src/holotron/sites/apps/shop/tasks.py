@@ -59,6 +59,8 @@ def wish(brief: Brief) -> Assignment:
             "Put the {name} on my wish list.",
             "Save the {name} to the wish list.",
             "Find the {name} and add it to my wish list.",
+            "I like the {name}. Remember it for me on the wish list.",
+            "Wish list: add {name}.",
             name=product["name"],
         ),
         wanted=(Added("wishes", product=product["id"]),),
@@ -76,6 +78,7 @@ def unwish(brief: Brief) -> Assignment:
         goal=brief.say(
             "Remove the {name} from my wish list.",
             "Take the {name} off my wish list and leave the rest.",
+            "The {name} can go from my wish list.",
             name=products[chosen]["name"],
         ),
         wanted=(Removed("wishes", rows[chosen]),),
@@ -93,6 +96,8 @@ def cart_quantity(brief: Brief) -> Assignment:
         goal=brief.say(
             "Change the quantity of the {name} in my cart to {number}.",
             "I want {number} of the {name} that is in my cart; change the quantity.",
+            "My cart should hold {number} of the {name}.",
+            "Set the {name} in the cart to {number} pieces.",
             name=said(line),
             number=number,
         ),
@@ -110,6 +115,7 @@ def cart_remove(brief: Brief) -> Assignment:
         goal=brief.say(
             "Remove the {name} from my cart.",
             "I no longer want the {name}. Take it out of the cart and keep everything else.",
+            "Delete {name} from the cart.",
             name=said(line),
         ),
         wanted=(Removed("cart", line["line"]),),
@@ -128,6 +134,7 @@ def cheapest(brief: Brief) -> Assignment:
         goal=brief.say(
             "What is the cheapest product in the category {category}? Answer with its name.",
             "Which product in {category} has the lowest price? Answer with its name.",
+            "Name the product with the lowest price among everything in {category}.",
             category=english(category),
         ),
         wanted=(Answered(found[0]["name"], others=tuple(row["name"] for row in found[1:])),),
@@ -206,6 +213,7 @@ def popup(brief: Brief) -> Assignment:
     return Assignment(
         goal=brief.say(
             "Add {quantity} of this product in the option {label} to my cart.",
+            "I need {quantity} of what is shown here, option {label}: into the cart, please.",
             "Put {quantity} × {label} of the product on this page into the cart.",
             quantity=quantity,
             label=variant["label"],
