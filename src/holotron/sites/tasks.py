@@ -1,15 +1,18 @@
 """What is asked of agents: templates that become a goal, the changes that are wanted, and a scripted way to get there.
 
-@template("shop-wish", length="short")
-def wish(brief: Brief) -> Assignment:
-    product = brief.choose("select * from products")
-    return Assignment(
-        goal=brief.say("Put {name} on my wish list.", "Save {name} to the wish list.", name=product["name"]),
-        wanted=(Added("wishes", product=product["id"]),),
-        facts={"product": product},
-    )
+    templates = Templates("shop")
 
-sites_tasks("all", range(20))                      # the tasks of every template at twenty seeds
+    @templates.add("wish", "short", plan=plans.wish)
+    def wish(brief: Brief) -> Assignment:
+        product = brief.choose("select * from products")
+        return Assignment(
+            goal=brief.say("Put {name} on my wish list.", "Save {name} to the wish list.", name=product["name"]),
+            wanted=(Added("wishes", product=product["id"]),),
+            facts={"product": product},
+        )
+
+Templates are found by the folder their app is in. `sites_tasks("all", range(20))` gives the tasks of every template at
+twenty seeds.
 """
 
 from __future__ import annotations
@@ -95,13 +98,7 @@ class TaskTemplate:
 
 
 class Templates:
-    """The templates of one app, filled by decorating each `make` with its plan:
-
-    templates = Templates("shop")
-
-    @templates.add("wish", "short", plan=plan_wish)
-    def wish(brief: Brief) -> Assignment: ...
-    """
+    """The templates of one app: `add` decorates the function that makes an assignment, and names its plan."""
 
     def __init__(self, app: str) -> None:
         self.app = app

@@ -70,6 +70,13 @@ def order(visit: Visit, id: int) -> HttpResponse:
     return visit.page("order.html", order=order, items=items)
 
 
+@app.get("/orders/<id>/invoice")
+def invoice(visit: Visit, id: int) -> HttpResponse:
+    order, t = _order(visit, id), visit.t
+    lines = (visit.episode.brand, f"{t('invoice')} {order['number']}", t.date(order["day"]), t.money(order["total"]))
+    return visit.download(f"{order['number']}.txt", "\n".join(lines))
+
+
 @app.post("/orders/<id>/cancel")
 def cancel(visit: Visit, id: int) -> HttpResponse:
     if _order(visit, id)["status"] != "processing":
