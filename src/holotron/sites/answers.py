@@ -1,8 +1,10 @@
 """Is this the answer? Agents answer in sentences, so what counts is the value in them, compared by its kind.
 
-matches("It costs €1,049.50.", "1049.50", "number")            # True
-matches("Either Oslo or Bergen", "Oslo", others=("Bergen",))   # False: that is not an answer, that is a list
-says_impossible("This cannot be done: it is sold out.")        # True
+    matches("It costs €1,049.50.", "1049.50", "number")            # True
+    matches("Either Oslo or Bergen", "Oslo", others=("Bergen",))   # False
+    says_impossible("This cannot be done: it is sold out.")        # True
+
+Naming several of the values that could be meant is no answer, and neither is a page copied out.
 """
 
 from __future__ import annotations
