@@ -103,6 +103,7 @@ class SitesEnvironment:
             network=NetworkPolicy(allow=(episode.host,), upstream=f"http://127.0.0.1:{self._server.port}"),
             headers=self._server.headers(self._key),
             locale=episode.words.language,
+            typed=0,  # these pages do not listen to keys, and drawing every letter is most of what typing costs
         )
         self._web = WebEnvironment(self._browsers, options)
         return await self._web.reset(replace(task, goal=episode.goal, start_url=episode.url))
