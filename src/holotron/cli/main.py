@@ -23,6 +23,7 @@ COMMANDS = {
     "report": ("holotron.cli.report", "Turn a run into one HTML page to look at."),
     "export": ("holotron.cli.export", "Turn recorded trajectories into training data."),
     "data": ("holotron.cli.data", "Generate labelled pages, or label screenshots."),
+    "sites": ("holotron.cli.sites", "Open the package's web apps, and list their tasks."),
     "train": ("holotron.cli.train", "Train a model from a recipe."),
     "model": ("holotron.cli.model", "Look at a checkpoint: shape, parameters, memory."),
 }

@@ -10,7 +10,7 @@ import asyncio
 import re
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -25,7 +25,7 @@ from holotron.envs.network import Blocked, Guard, NetworkPolicy, check_url
 from holotron.envs.pool import OPEN_TIMEOUT, BrowserPool, Lease, bounded, first_line, quietly
 from holotron.envs.secrets import Secret
 from holotron.envs.settle import CAP, Activity, settle
-from holotron.envs.tab import Clipboard, Display, PageCrash, Tab
+from holotron.envs.tab import TYPED, Clipboard, Display, PageCrash, Tab
 from holotron.errors import EnvironmentFault
 
 MOST_TABS = 20
@@ -46,6 +46,8 @@ class SessionOptions:
     locale: str = "en-US"
     timezone: str = "UTC"
     user_agent: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)  # sent with every request
+    typed: int = TYPED  # characters typed key by key, for pages that listen to keys; longer texts are inserted at once
     secrets: tuple[Secret, ...] = ()
 
 
@@ -97,6 +99,7 @@ class Session:
                 locale=options.locale,
                 timezone_id=options.timezone,
                 user_agent=options.user_agent,
+                extra_http_headers=dict(options.headers),
                 accept_downloads=options.downloads is not None,
                 service_workers="block",
                 proxy=guard.proxy,
@@ -262,6 +265,7 @@ class Session:
 
     async def _adopt(self, page: Page) -> None:
         tab = await Tab.open(page, self._options.display, self._clipboard)
+        tab.typed = self._options.typed
         self._open.append(_Open(tab, Activity(page)))
         self._active = len(self._open) - 1
         await tab.on_event("Page", "windowOpen", self._on_announced)

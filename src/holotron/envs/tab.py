@@ -30,7 +30,7 @@ Button = Literal["left", "right", "middle"]
 
 ANSWER_TIMEOUT = 15.0  # seconds for the browser to answer one call
 INPUT_TIMEOUT = 20.0  # seconds for a page to take a drag or typing
-TYPED = 400  # characters typed key by key; longer texts are inserted at once
+TYPED = 400  # characters typed key by key; longer texts are inserted at once, which costs the browser far less
 SCROLL_POLL, SCROLL_POLLS = 0.015, 16  # seconds, times
 # For a moment a tab that goes to another site has neither the old page nor the new one to show; the words for it.
 _BETWEEN_PAGES = ("Not attached to an active page", "Unable to capture screenshot")
@@ -85,6 +85,7 @@ class Tab:
         self._cdp = cdp
         self._clipboard = clipboard
         self.crashed = False
+        self.typed = TYPED
         self._emulated = False
         self._rescaled = False  # by a screenshot, and perhaps not back yet
         self._waiting: set[asyncio.Timeout] = set()
@@ -238,7 +239,7 @@ class Tab:
     async def type(self, text: str) -> None:
         """Key by key, as pages that listen to keys expect; long texts in one go."""
         async with self._calling("typing", INPUT_TIMEOUT):
-            if len(text) <= TYPED:
+            if len(text) <= self.typed:
                 await self.page.keyboard.type(text)
             else:
                 await self.page.keyboard.insert_text(text)

@@ -1,0 +1,63 @@
+"""`holotron sites`: open a web app as a person, and see which tasks there are."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(no_args_is_help=True, help="Open the package's web apps, and list their tasks.")
+
+
+@app.command("list")
+def list_tasks() -> None:
+    """The apps and their tasks."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from holotron.sites.tasks import STEPS, templates
+
+    table = Table("task", "length", "steps", "about")
+    for template in templates():
+        low, high = STEPS[template.length]
+        table.add_row(template.name, template.length, f"{low}-{high}", ", ".join(sorted(template.about)))
+    Console().print(table)
+
+
+@app.command()
+def serve(
+    name: Annotated[str, typer.Argument(help="An app (its first task is taken) or a task.")] = "shop",
+    seed: Annotated[int, typer.Option(help="Which data, look and goal.")] = 0,
+    port: Annotated[int, typer.Option(help="0 takes a free one.")] = 8900,
+    split: Annotated[str, typer.Option(help="train or heldout: which themes and layouts.")] = "train",
+    viewport: Annotated[str | None, typer.Option(help="laptop or phone; by seed if not given.")] = None,
+) -> None:
+    """Open an app in your own browser, with a task to do. Ctrl-C ends it and says how it went."""
+    from rich.console import Console
+
+    from holotron.errors import ConfigError
+    from holotron.sites.environment import make_episode
+    from holotron.sites.server import SitesServer
+    from holotron.sites.tasks import sites_tasks
+
+    console = Console()
+    task = sites_tasks(name, [seed], split=split, viewport=viewport)[0]  # type: ignore[arg-type]
+    episode = make_episode(task)
+    try:
+        server = SitesServer(port=port)
+    except OSError as error:
+        raise ConfigError(f"port {port} cannot be used: {error.strerror}; choose another with --port") from None
+    server.open(episode, default=True)
+    console.print(f"[bold]{episode.brand}[/bold]  http://127.0.0.1:{server.port}{episode.assignment.start}")
+    console.print(f"Task {task.id}: {episode.goal}", highlight=False)
+    told = None
+    try:
+        while True:
+            time.sleep(0.5)
+            verdict = episode.verdict()
+            if verdict != told:
+                told = verdict
+                console.print(f"{'done' if verdict.success else 'not yet'}: {verdict.reason}", highlight=False)
+    finally:
+        server.close()

@@ -1,0 +1,161 @@
+"""Web apps as an environment: every episode a fresh app with data of its own, success decided from its state.
+
+    pool = SitesPool(sessions=16)
+    environment = await pool.acquire()
+    observation = await environment.reset(Task("sites", "shop-wish", seed=7))
+    environment.task.goal                                    # 'Put the Halden Iris Kettle on my wish list.'
+    result = await environment.step(Click(640, 312))
+
+When an episode ends. A task that asks for a change ends by itself as soon as the wanted state is reached and nothing
+else has changed: reward 1. It also ends, with reward 0, when it cannot be reached any more (a wrong order has been
+placed). Every `Answer` ends the episode and is judged together with the state; a task that asks a question, or cannot
+be done, ends in no other way. So nobody is asked to guess what "done" is called, and saying "done" too early fails.
+
+`info` always holds `success`, `reason` and `partial` (the share of wanted changes that are there; never the reward).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+from holotron.envs import dom
+from holotron.envs.network import RESOLVE_NOTHING, NetworkPolicy
+from holotron.envs.pool import BrowserPool
+from holotron.envs.session import SessionOptions
+from holotron.envs.web import WebEnvironment
+from holotron.errors import ConfigError, EnvironmentFault
+from holotron.sites.episode import Episode
+from holotron.sites.server import SitesServer
+from holotron.sites.tasks import SUITE, find_template
+from holotron.types import Action, Answer, Observation, Restart, StepResult, Task
+
+# A new page in the old page's frame instead of a new frame for every page: a third less work for the browser. The other
+# name is Playwright's, whose own flag this one replaces.
+KEEP_FRAMES = "--enable-features=CDPScreenshotNewSurface,RenderDocument:level/crashed-frame"
+
+# Parts of a task's `options`; see `Variation`.
+OPTIONS = ("split", "viewport", "language", "density")
+
+
+class SitesPool:
+    """At most `sessions` apps at a time, all behind one loopback port."""
+
+    def __init__(
+        self, *, sessions: int = 16, browsers: int = 2, headless: bool = True, options: SessionOptions | None = None
+    ) -> None:
+        browsers = max(1, min(browsers, sessions))
+        self._browsers = BrowserPool(
+            browsers=browsers,
+            contexts_per_browser=-(-sessions // browsers) + 1,
+            headless=headless,
+            flags=[RESOLVE_NOTHING, KEEP_FRAMES],
+        )
+        self._options = options or SessionOptions()
+        self._places = asyncio.Semaphore(sessions)
+        self.server = SitesServer()
+
+    async def acquire(self) -> SitesEnvironment:
+        await self._places.acquire()
+        return SitesEnvironment(self._browsers, self._options, self.server)
+
+    async def release(self, environment: SitesEnvironment, *, broken: bool = False) -> None:
+        await environment.close()
+        self._places.release()
+
+    async def close(self) -> None:
+        await self._browsers.close()
+        self.server.close()
+
+
+class SitesEnvironment:
+    """A `WebEnvironment` that can reach one app only, and knows from the app's state how the task stands."""
+
+    def __init__(self, browsers: BrowserPool, options: SessionOptions, server: SitesServer) -> None:
+        self._browsers = browsers
+        self._options = options
+        self._server = server
+        self._web: WebEnvironment | None = None
+        self._episode: Episode | None = None
+        self._key = ""
+        self._end: StepResult | None = None
+
+    @property
+    def task(self) -> Task:
+        return self._open.task
+
+    @property
+    def episode(self) -> Episode:
+        """What is being played, for solvers and those who look behind the pixels."""
+        if self._episode is None:
+            raise EnvironmentFault("The environment is not open: call reset() first.")
+        return self._episode
+
+    async def reset(self, task: Task) -> Observation:
+        episode = await asyncio.to_thread(make_episode, task)  # takes a while, and others are at work
+        await self.close()
+        self._episode, self._key, self._end = episode, self._server.open(episode), None
+        width, height = episode.variation.size
+        options = replace(
+            self._options,
+            display=replace(self._options.display, width=width, height=height),
+            network=NetworkPolicy(allow=(episode.host,), upstream=f"http://127.0.0.1:{self._server.port}"),
+            headers=self._server.headers(self._key),
+            locale=episode.words.language,
+            typed=0,  # these pages do not listen to keys, and drawing every letter is most of what typing costs
+        )
+        self._web = WebEnvironment(self._browsers, options)
+        return await self._web.reset(replace(task, goal=episode.goal, start_url=episode.url))
+
+    async def observe(self) -> Observation:
+        return await self._open.observe()
+
+    async def step(self, action: Action) -> StepResult:
+        if self._end is not None:
+            observation = replace(self._end.observation, note="The episode is over.")
+            return replace(self._end, observation=observation)
+        if isinstance(action, Restart):
+            return StepResult(await self.reset(self.task))
+        result = await self._open.step(action)
+        verdict = self.episode.verdict(action.content if isinstance(action, Answer) else None)
+        info = {"success": verdict.success, "reason": verdict.reason, "partial": verdict.partial}
+        result = replace(result, reward=float(verdict.success), done=verdict.final or result.done, info=info)
+        if result.done:
+            self._end = result
+        return result
+
+    async def consequence(self, action: Action) -> str:
+        return await self._open.consequence(action)
+
+    async def close(self) -> None:
+        web, self._web = self._web, None
+        if web is not None:
+            await web.close()
+        if self._key:
+            self._server.close_episode(self._key)
+        self._episode, self._key = None, ""
+
+    async def evaluate(self, expression: str) -> Any:
+        """The value of a JavaScript expression in the page in front."""
+        return await self._open.evaluate(expression)
+
+    async def dom(self) -> list[dom.Element]:
+        """Every visible element, in the coordinates of actions."""
+        return await self._open.dom()
+
+    @property
+    def _open(self) -> WebEnvironment:
+        if self._web is None:
+            raise EnvironmentFault("The environment is not open: call reset() first.")
+        return self._web
+
+
+def make_episode(task: Task) -> Episode:
+    """The episode that a task describes; the same each time."""
+    if task.suite != SUITE:
+        raise ConfigError(f"{task.id} is not a task of sites.")
+    unknown = set(task.options) - set(OPTIONS)
+    if unknown:
+        raise ConfigError(f"{task.id} has an unknown option {sorted(unknown)[0]!r}; there are: {', '.join(OPTIONS)}")
+    return Episode(find_template(task.name), task.seed, **task.options)

@@ -1,0 +1,78 @@
+"""The solver's next action on whatever page is open.
+
+    SitesSolver()(environment, observation, step)     # a script for `agent.policies.scripted.ScriptedPolicy`
+
+so that `ScriptedPolicy(SitesSolver(), "sites-solver")` is a policy, and the teacher of `LabelledPolicy`.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from holotron.envs.base import Environment
+from holotron.errors import EnvironmentFault
+from holotron.sites.episode import Episode
+from holotron.sites.solver.view import SCRIPT, Lost, View
+from holotron.types import Action, CloseTab, GoBack, Observation, Wait
+
+SLOW_PAGE = 2.5  # seconds; a little more than such a page takes
+
+
+class SolvedEnvironment(Protocol):
+    """What the solver needs besides the page: the episode with its facts, and a way to look behind the pixels."""
+
+    @property
+    def episode(self) -> Episode: ...
+
+    async def evaluate(self, expression: str) -> str: ...
+
+
+class SitesSolver:
+    """Keeps nothing: what has to be remembered is in the episode."""
+
+    async def __call__(self, environment: Environment, observation: Observation, step: int) -> Action | None:
+        site: SolvedEnvironment = environment  # type: ignore[assignment]
+        try:
+            dump = await site.evaluate(SCRIPT)
+        except EnvironmentFault:  # the page is just leaving
+            return Wait(1.0)
+        return next_action(site.episode, dump, observation)
+
+
+def next_action(episode: Episode, dump: str, observation: Observation) -> Action | None:
+    view = View(dump, episode)
+    if view.host != episode.host:  # an empty tab, or one that a learner has opened
+        return CloseTab() if observation.tabs else GoBack()
+    try:
+        return _clear(view) or episode.template.plan(view)
+    except Lost:
+        return _home(view)
+
+
+def _clear(view: View) -> Action | None:
+    """What comes before everything else: pop-ups, waiting, signing in, wrong turns."""
+    if view.has("close"):
+        return view.click("close")
+    if view.has("cookies"):
+        return view.click("cookies")
+    if view.page == "loading":
+        return Wait(SLOW_PAGE)
+    if view.page == "not-found":
+        return view.click("home")
+    if view.page == "sign-in":
+        login = view.facts.get("login")
+        if login is None:
+            return view.click("brand")
+        return (
+            view.fill("field:email", login["email"])
+            or view.fill("field:password", login["password"])
+            or view.click("sign-in")
+        )
+    return None
+
+
+def _home(view: View) -> Action | None:
+    try:
+        return view.click("brand")
+    except Lost:
+        return GoBack()
