@@ -26,11 +26,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tests.agent.scripted import ScriptedPolicy
 
 from holotron.agent.dialects import make_dialect
 from holotron.agent.history import Append
 from holotron.agent.loop import Episode, Limits
+from holotron.agent.policies.scripted import ScriptedPolicy
 from holotron.data.pages.make import Size
 from holotron.rollouts.export import conversations
 from holotron.suites.painted import PaintedEnvironment

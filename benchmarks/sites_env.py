@@ -99,7 +99,7 @@ async def play(environment: SitesEnvironment, task: Task, act: Act, noise: float
         result = await environment.step(action)
         observation = result.observation
         if result.done:
-            return {"steps": step + 1, **result.info}
+            return {"steps": step + 1, "success": bool(result.success), **result.info}
     return {"steps": most, "success": False, "reason": "out of steps", "partial": environment.episode.verdict().partial}
 
 

@@ -10,9 +10,9 @@ from holotron.agent.approval import Approval
 from holotron.agent.events import Acted, Asked, Ended, Observed, Refused, Thought
 from holotron.agent.loop import Episode, Limits
 from holotron.agent.policies.random import RandomPolicy
+from holotron.agent.policies.scripted import ScriptedPolicy
 from holotron.errors import CapacityError, ConfigError, EnvironmentFault, PolicyError
 from holotron.types import Answer, Click, Completion, Outcome, Reply, Restart, Task, Wait
-from tests.agent.scripted import ScriptedPolicy
 from tests.agent.toy import COLOURS, ButtonEnvironment, colour_at, press_target
 
 TASK = Task("buttons", "press", seed=3)

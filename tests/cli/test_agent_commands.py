@@ -100,11 +100,15 @@ def test_eval_report_export(tmp_path):
     assert (tmp_path / "runs/e/report.html").is_file()
     result = json.loads((tmp_path / "e.json").read_text())
     assert result["mean_success"] == 1.0
-    again = holotron(
+    more = (
         "eval", "miniwob", "--policy", "scripted", "--tasks", "click-test,click-button", "--seeds", "0:3",
-        "--sessions", 2, "--scale", 1, "--out", "runs/e", "--no-report", cwd=tmp_path,
+        "--sessions", 2, "--scale", 1, "--no-report", "--out",
     )  # fmt: skip
-    assert "6 episodes" in again.stdout
+    mixed = holotron(*more, "runs/e", code=2, cwd=tmp_path)  # its report would be of neither
+    assert "episodes: 2 new" in mixed.stderr
+    assert "6 episodes" in holotron(*more, "runs/f", cwd=tmp_path).stdout
+    (tmp_path / "runs/e").rename(tmp_path / "runs/few")
+    (tmp_path / "runs/f").rename(tmp_path / "runs/e")
     compared = holotron("eval", "compare", "runs/e", "runs/e", cwd=tmp_path)
     assert "100.0 -> 100.0 % of 6 episodes: +0.0 points (+0.0 to +0.0), 0 won, 0 lost" in compared.stdout
     exported = holotron("export", "runs/e", "sft.jsonl", "--dialect", "compact", cwd=tmp_path)

@@ -11,6 +11,7 @@ from holotron.agent.dialects import make_dialect
 from holotron.agent.history import Append
 from holotron.agent.policies.base import GaveUp
 from holotron.agent.policies.engine import EnginePolicy
+from holotron.agent.policies.scripted import ScriptedPolicy
 from holotron.data.drawn import Painter
 from holotron.data.pages.make import Size
 from holotron.data.samples import make_samples
@@ -20,7 +21,6 @@ from holotron.errors import InputError
 from holotron.evals.localisation import evaluate_localisation
 from holotron.model.loading import load_model
 from holotron.types import Answer, Click
-from tests.agent.scripted import ScriptedPolicy
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from holotron.agent.policies.registry import PolicyRequest, make_policy
+from holotron.agent.policies.scripted import ScriptedPolicy
 from holotron.evals.reading import ACTIONS, SIZES, _pages, probe_reading
 from holotron.types import Answer, Click
-from tests.agent.scripted import ScriptedPolicy
 
 pytestmark = pytest.mark.browser
 

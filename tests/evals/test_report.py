@@ -13,12 +13,12 @@ from PIL import Image
 from playwright.async_api import Page, Playwright, async_playwright
 
 from holotron.agent.loop import Limits
+from holotron.agent.policies.scripted import ScriptedPolicy
 from holotron.envs.chromium import find_chromium
 from holotron.evals.report import ReportLimits, write_report
 from holotron.rollouts.runner import Settings, rollout
 from holotron.rollouts.store import RunReader
 from holotron.types import Click, Completion, Drag, PressKeys, Reply, Scroll, Task, Write
-from tests.agent.scripted import ScriptedPolicy
 from tests.agent.toy import ButtonEnvironment, ButtonPool
 
 pytestmark = pytest.mark.browser

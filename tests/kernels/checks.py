@@ -370,10 +370,10 @@ def run_all(names: list[str] | None = None, seed: int = 0) -> Iterator[tuple[str
     """(check, result, seconds since the check began) for every line of every check."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.use_deterministic_algorithms(True, warn_only=True)  # fresh memory is filled with NaN
-    torch.manual_seed(seed)
-    bench = Bench(device, REAL if device == "cuda" else SMALL, seed)
     for name in names or CHECKS:
         begin = time.perf_counter()
+        torch.manual_seed(seed)  # anew for each: what one check draws must not depend on which others there are
+        bench = Bench(device, REAL if device == "cuda" else SMALL, seed)
         with torch.no_grad():
             for result in CHECKS[name](bench):
                 yield name, result, time.perf_counter() - begin

@@ -9,9 +9,9 @@ import asyncio
 import sys
 from pathlib import Path
 
+from holotron.agent.policies.scripted import ScriptedPolicy
 from holotron.rollouts.runner import Settings, rollout
 from holotron.types import Action, Observation, Task, Trajectory
-from tests.agent.scripted import ScriptedPolicy
 from tests.agent.toy import ButtonEnvironment, ButtonPool, press_target
 
 

@@ -12,10 +12,10 @@ from PIL import Image as Pillow
 from holotron.agent.coordinates import Screen
 from holotron.agent.dialects import dialects, make_dialect
 from holotron.agent.history import parse_history
+from holotron.agent.policies.scripted import ScriptedPolicy
 from holotron.rollouts.export import export_sft
 from holotron.rollouts.runner import rollout
 from holotron.types import Click, Completion, Task
-from tests.agent.scripted import ScriptedPolicy
 from tests.agent.strict_server import find_colour
 from tests.agent.toy import COLOURS, ButtonPool, press_target
 

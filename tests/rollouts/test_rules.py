@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from holotron.agent.policies.scripted import ScriptedPolicy
 from hypothesis import given
 from hypothesis import strategies as st
 
 from holotron.agent.loop import Episode
+from holotron.agent.policies.scripted import ScriptedPolicy
 from holotron.errors import ConfigError, EnvironmentFault, PolicyError
 from holotron.rollouts.messages import Assignment
 from holotron.rollouts.rules import Attempts, ErrorStreak, Patience

@@ -14,11 +14,11 @@ import pytest
 
 from holotron.agent.loop import Limits
 from holotron.agent.policies.random import RandomPolicy
+from holotron.agent.policies.scripted import ScriptedPolicy
 from holotron.errors import ConfigError, EnvironmentFault, PolicyError
 from holotron.rollouts.runner import Settings, episodes_of, rollout
 from holotron.rollouts.store import RunReader
 from holotron.types import Outcome, Task
-from tests.agent.scripted import ScriptedPolicy
 from tests.agent.toy import ButtonEnvironment, ButtonPool, press_target
 from tests.rollouts.killable import slowly
 

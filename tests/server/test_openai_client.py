@@ -317,7 +317,7 @@ def test_models(client: OpenAI) -> None:
     (model,) = client.models.list().data
     assert model.id == "tiny"
     assert model.capabilities["sessions"]["version"] == 1
-    assert "agent" not in model.model_dump()  # nobody said anything about agents
+    assert model.agent["dialect"] == "compact"  # as an agent: what its name is known for
     assert client.models.retrieve("tiny").id == "tiny"
     with pytest.raises(openai.NotFoundError):
         client.models.retrieve("another/one")

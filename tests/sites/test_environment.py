@@ -58,12 +58,12 @@ def test_how_an_episode_ends(pool: SitesPool, run: Run) -> None:
             (task,) = sites_tasks("shop-material", [1])
             await environment.reset(task)
             result = await environment.step(Answer("I do not know"))
-            assert result.done and result.reward == 0 and result.info["success"] is False
+            assert result.done and result.reward == 0 and result.success is False
             assert "I do not know" in result.info["reason"] and result.info["partial"] == 0
             assert (await environment.step(Goto("/"))).observation.note == "The episode is over."
             await environment.reset(task)
             result = await environment.step(Answer(environment.episode.assignment.facts["product"]["material"]))
-            assert result.done and result.reward == 1 and result.info["success"] is True
+            assert result.done and result.reward == 1 and result.success is True
             await environment.reset(task)
             result = await environment.step(Goto("http://127.0.0.1:1/"))  # nothing but the app can be reached
             assert not result.done and "not in the list" in result.observation.note

@@ -20,6 +20,7 @@ from holotron.agent.loop import Episode, Limits
 from holotron.agent.policies.base import Policy
 from holotron.agent.policies.engine import EnginePolicy
 from holotron.agent.policies.labelled import LabelledPolicy
+from holotron.agent.policies.scripted import ScriptedPolicy
 from holotron.engine.api import EngineConfig, SamplingParams
 from holotron.engine.engine import Engine
 from holotron.errors import ConfigError, InputError
@@ -44,7 +45,6 @@ from holotron.types import (
     Trajectory,
     Write,
 )
-from tests.agent.scripted import ScriptedPolicy
 from tests.agent.toy import ButtonEnvironment
 
 TASK = Task("buttons", "press", seed=5, options={"presses": 50})

@@ -15,6 +15,7 @@ import pytest
 
 from holotron.agent.policies.base import Policy
 from holotron.agent.policies.registry import PolicyRequest, make_policy
+from holotron.agent.policies.scripted import ScriptedPolicy
 from holotron.data.fonts import font_files
 from holotron.data.pages.make import Recipe as PageRecipe
 from holotron.data.pages.make import Size
@@ -42,7 +43,6 @@ from holotron.training.recipe import Recipe, make_recipe
 from holotron.training.trainer import Trainer
 from holotron.types import Action, Click, Observation
 from holotron.view import View
-from tests.agent.scripted import ScriptedPolicy
 from tests.training.rl.support import SIZE, reinforce, small_config
 
 

@@ -11,7 +11,7 @@ else has changed: reward 1. It also ends, with reward 0, when it cannot be reach
 placed). Every `Answer` ends the episode and is judged together with the state; a task that asks a question, or cannot
 be done, ends in no other way. So nobody is asked to guess what "done" is called, and saying "done" too early fails.
 
-`info` always holds `success`, `reason` and `partial` (the share of wanted changes that are there; never the reward).
+`info` always holds `reason` and `partial` (the share of wanted changes that are there; never the reward).
 """
 
 from __future__ import annotations
@@ -119,8 +119,10 @@ class SitesEnvironment:
             return StepResult(await self.reset(self.task))
         result = await self._open.step(action)
         verdict = self.episode.verdict(action.content if isinstance(action, Answer) else None)
-        info = {"success": verdict.success, "reason": verdict.reason, "partial": verdict.partial}
-        result = replace(result, reward=float(verdict.success), done=verdict.final or result.done, info=info)
+        done = verdict.final or result.done
+        info = {"reason": verdict.reason, "partial": verdict.partial}
+        success = verdict.success if done else None
+        result = replace(result, reward=float(verdict.success), done=done, success=success, info=info)
         if result.done:
             self._end = result
         return result

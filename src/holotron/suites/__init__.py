@@ -1,8 +1,11 @@
 """Suites: which tasks there are, where they are played, and by which rules. One file each.
 
-base.py           what a suite is, the registry, `find_suite`; how to add your own
-miniwob.py        MiniWoB++, with miniwob_solver/, its scripted solver
-web.py            goals on any web pages, from a JSON-lines file
-painted.py        painted screens to click on, without a browser
-asked.py          questions about stored pages, without a browser
+| file | suite |
+|---|---|
+| `base.py` | what a suite is, the registry, `find_suite`; how to add your own |
+| `miniwob.py` | MiniWoB++, with its scripted solver in `miniwob_solver/` |
+| `sites.py` | the package's own web apps, with their solver |
+| `web.py` | goals on any web pages, from a JSON-lines file |
+| `painted.py`, `asked.py` | painted screens, and questions about stored pages; neither needs a browser |
+| `gymnasium.py` | any Gymnasium environment that can be seen; `gymnasium_export.py` goes the other way |
 """

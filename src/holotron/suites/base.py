@@ -79,7 +79,7 @@ SuiteFactory = Callable[[SuiteRequest], Suite]
 suites: Registry[SuiteFactory] = Registry(
     "suite",
     "holotron.suites",
-    {name: f"holotron.suites.{name}" for name in ("miniwob", "web", "painted", "asked", "gymnasium")},
+    {name: f"holotron.suites.{name}" for name in ("miniwob", "web", "painted", "asked", "sites", "gymnasium")},
 )
 
 
