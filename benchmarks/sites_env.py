@@ -23,7 +23,7 @@ from typing import Any
 from _process_tree import cpu_seconds, memory_gb
 
 from holotron.sites.environment import SitesEnvironment, SitesPool
-from holotron.sites.solver import SitesSolver, View
+from holotron.sites.solver import PageView, SitesSolver
 from holotron.sites.solver.view import SCRIPT
 from holotron.sites.tasks import STEPS, find_template, sites_tasks
 from holotron.types import Action, Answer, Click, GoBack, Observation, PressKeys, Scroll, Task, Write
@@ -52,7 +52,7 @@ async def at_random(environment: SitesEnvironment, observation: Observation, ste
 
 async def goal_blind(environment: SitesEnvironment, observation: Observation, step: int, dice: random.Random) -> Action:
     """Uses what is on the page as somebody would who has not been told what for."""
-    view = View(await environment.evaluate(SCRIPT), environment.episode)
+    view = PageView(await environment.evaluate(SCRIPT), environment.episode)
     usable = [e for e in view.elements.values() if e.point is not None and not e.disabled]
     if not usable or dice.random() < 0.1:
         return Scroll(dice.choice(("down", "up")))

@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw
 from holotron.agent.dialects import make_dialect
 from holotron.agent.history import parse_history
 from holotron.agent.policies.engine import EnginePolicy
-from holotron.annotate.annotator import Settings, annotate
+from holotron.annotate.annotator import AnnotationSettings, annotate
 from holotron.annotate.items import Wishes
 from holotron.engine.api import EngineConfig, SamplingParams
 from holotron.engine.engine import Engine
@@ -42,7 +42,7 @@ def tiny_engine() -> Engine:
 def main(source: Path, out: Path) -> None:
     with tiny_engine() as engine:
         work = annotate(
-            source, "point", [labeller(engine)], out, Settings(samples=2, parallel=1), WISHES,
+            source, "point", [labeller(engine)], out, AnnotationSettings(samples=2, parallel=1), WISHES,
             lambda report: print(report.labelled, flush=True),
         )  # fmt: skip
         asyncio.run(work)

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from holotron.agent.dialects import make_dialect
 from holotron.annotate.agreement import Rule, iou, normal, settle, support
-from holotron.annotate.annotator import Settings, annotate, count_items
+from holotron.annotate.annotator import AnnotationSettings, annotate, count_items
 from holotron.annotate.items import Wishes, items_of_picture, read_wishes
 from holotron.annotate.questions import Question
 from holotron.annotate.review import write_review
@@ -106,7 +106,7 @@ def test_saying_that_it_is_not_there_is_an_answer() -> None:
 def test_a_folder_is_labelled_once_and_broken_pictures_are_told(engine: Engine, shots: Path, tmp_path: Path) -> None:
     (shots / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\nnothing")
     (shots / "notes.txt").write_text("not a picture")
-    out, settings = tmp_path / "labels", Settings(samples=3, rule=RULE)
+    out, settings = tmp_path / "labels", AnnotationSettings(samples=3, rule=RULE)
     report = asyncio.run(annotate(shots, "point", [labeller(engine)], out, settings, WISHES))
     assert (report.labelled, report.kept) == (6, 0)
     assert list(report.broken) == ["broken.png"]
@@ -135,14 +135,14 @@ def test_a_folder_is_labelled_once_and_broken_pictures_are_told(engine: Engine, 
 def test_the_same_seed_gives_the_same_labels(engine: Engine, shots: Path, tmp_path: Path) -> None:
     made = []
     for name in ("one", "two"):
-        settings = Settings(samples=2, seed=3, parallel=4 if name == "one" else 1)
+        settings = AnnotationSettings(samples=2, seed=3, parallel=4 if name == "one" else 1)
         asyncio.run(annotate(shots, "point", [labeller(engine)], tmp_path / name, settings, WISHES))
         made.append({row["id"]: row["answers"] for row in iter_labels(tmp_path / name)})
     assert made[0] == made[1]
 
 
 def test_boxes_and_generated_instructions(engine: Engine, shots: Path, tmp_path: Path) -> None:
-    out, settings = tmp_path / "boxes", Settings(samples=2, generate=1)
+    out, settings = tmp_path / "boxes", AnnotationSettings(samples=2, generate=1)
     policy = labeller(engine, max_tokens=200)
     report = asyncio.run(annotate(shots, "box", [policy], out, settings))
     kept = [json.loads(path.read_text()) for path in (out / "instructions").iterdir()]
@@ -164,13 +164,15 @@ def test_boxes_and_generated_instructions(engine: Engine, shots: Path, tmp_path:
 def test_two_models_agree_with_themselves(engine: Engine, shots: Path, tmp_path: Path) -> None:
     """The same model twice, greedy: the second says what the first said."""
     both = [labeller(engine), labeller(engine)]
-    asyncio.run(annotate(shots, "point", both, tmp_path / "out", Settings(samples=1), Wishes(("Press it.",))))
+    asyncio.run(annotate(shots, "point", both, tmp_path / "out", AnnotationSettings(samples=1), Wishes(("Press it.",))))
     rows = list(iter_labels(tmp_path / "out"))
     assert len(rows) == 3
     assert all(
         row["confidence"] == (1.0 if row["point"] or row["text"] else 0.0) and row["second"] == "tiny" for row in rows
     )
-    asyncio.run(annotate(shots, "point", both[:1], tmp_path / "one", Settings(samples=1), Wishes(("Press it.",))))
+    asyncio.run(
+        annotate(shots, "point", both[:1], tmp_path / "one", AnnotationSettings(samples=1), Wishes(("Press it.",)))
+    )
     assert all(row["confidence"] is None for row in iter_labels(tmp_path / "one") if row["point"])
 
 
@@ -204,7 +206,7 @@ def test_recorded_episodes_get_captions_and_judgements(engine: Engine, recorded:
     first = next(row for row in captions if row["id"] == "toy/press/0/0:caption")
     assert first["context"] == ["Task: Press it twice", "Action: click (10, 20)"]
     assert all(row["text"] or row["remark"] for row in captions)
-    asyncio.run(annotate(recorded, "judgement", [policy], tmp_path / "verdicts", Settings(samples=2)))
+    asyncio.run(annotate(recorded, "judgement", [policy], tmp_path / "verdicts", AnnotationSettings(samples=2)))
     verdicts = list(iter_labels(tmp_path / "verdicts"))
     assert {row["id"] for row in verdicts} == {"toy/press/0:judgement", "toy/press/1:judgement"}
     assert all(len(row["images"]) == 3 and "Answer: 7" in row["context"] for row in verdicts)
@@ -229,7 +231,9 @@ def test_killed_and_resumed_nothing_is_lost_or_asked_twice(engine: Engine, shots
     assert 2 <= finished <= 6
     with segment.open("ab") as file:
         file.write(b'{"episode": {"id": "torn')  # as a kill in the middle of a write leaves it
-    report = asyncio.run(annotate(shots, "point", [labeller(engine)], out, Settings(samples=2, parallel=1), WISHES))
+    report = asyncio.run(
+        annotate(shots, "point", [labeller(engine)], out, AnnotationSettings(samples=2, parallel=1), WISHES)
+    )
     assert (report.kept, report.labelled) == (finished, 6 - finished)
     ids = [row["id"] for row in iter_labels(out)]
     assert len(ids) == len(set(ids)) == 6
@@ -272,7 +276,7 @@ def test_a_dry_run_asks_nobody(shots: Path, tmp_path: Path) -> None:
 def test_what_is_wrong_is_said(shots: Path, tmp_path: Path, engine: Engine) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="holds no pictures"):
-        count_items(tmp_path / "empty", "point", WISHES, Settings())
+        count_items(tmp_path / "empty", "point", WISHES, AnnotationSettings())
     (tmp_path / "bad.jsonl").write_text('{"image": "a.png"}\n')
     with pytest.raises(InputError, match="line 1"):
         read_wishes(tmp_path / "bad.jsonl")
@@ -280,9 +284,11 @@ def test_what_is_wrong_is_said(shots: Path, tmp_path: Path, engine: Engine) -> N
     wishes = read_wishes(tmp_path / "good.jsonl")
     assert wishes.of("deep/shot1.png") == ("For all.", "Go.")
     assert wishes.of("shot0.png") == ("For all.",)
-    asyncio.run(annotate(shots, "point", [labeller(engine)], tmp_path / "out", Settings(), Wishes(("Go.",))))
+    asyncio.run(annotate(shots, "point", [labeller(engine)], tmp_path / "out", AnnotationSettings(), Wishes(("Go.",))))
     with pytest.raises(ConfigError, match="another configuration"):
-        asyncio.run(annotate(shots, "box", [labeller(engine)], tmp_path / "out", Settings(), Wishes(("Go.",))))
+        asyncio.run(
+            annotate(shots, "box", [labeller(engine)], tmp_path / "out", AnnotationSettings(), Wishes(("Go.",)))
+        )
     wrong = CliRunner().invoke(app, ["annotate", str(shots), "x", "--policy", "tiny", "--label", "circle"])
     assert "there is no kind of label 'circle'" in str(wrong.exception)
     random = CliRunner().invoke(app, ["annotate", str(shots), "x", "--policy", "random", "--instruction", "Go."])

@@ -13,7 +13,7 @@ import pytest
 
 from holotron.bench import inprocess, remote
 from holotron.bench.command import engine_settings, main
-from holotron.bench.report import Report, Step, percentile, table
+from holotron.bench.report import BenchReport, Step, percentile, table
 from holotron.bench.workload import Agent, Workload, system_prompt
 from holotron.errors import ConfigError
 from tests.server.process import ServerProcess, running
@@ -122,7 +122,7 @@ def test_in_process(history: str) -> None:
 
 def test_the_numbers_add_up() -> None:
     steps = tuple(Step(0, n, float(n + 1), 100, 60, 10) for n in range(10))
-    report = Report("here", "m", small(sessions=1, steps=10), 20.0, steps, device_bytes=2**30, host_bytes=2**31)
+    report = BenchReport("here", "m", small(sessions=1, steps=10), 20.0, steps, device_bytes=2**30, host_bytes=2**31)
     d = report.as_dict()
     assert d["agent_steps_per_second"] == 0.5
     assert d["computed_tokens_per_second"] == 20
@@ -132,7 +132,7 @@ def test_the_numbers_add_up() -> None:
     assert d["cached_share"] == 0.6
     assert d["step_seconds"]["p50"] == 5.5
     assert "1.00, 2.00" in table([report])
-    unknown = Report("here", "m", SMALL, 1.0, (Step(0, 0, 1.0, 10, None, 1),)).as_dict()
+    unknown = BenchReport("here", "m", SMALL, 1.0, (Step(0, 0, 1.0, 10, None, 1),)).as_dict()
     assert unknown["computed_tokens_per_second"] is None
     json.dumps(unknown)
 
@@ -226,7 +226,7 @@ def test_late_steps_without_the_early_ones() -> None:
         whole = inprocess.measure("tiny", small(), device="cpu", engine={"page_size": 16, **engine})
         late = inprocess.measure("tiny", small(begun=2, steps=2), device="cpu", engine={"page_size": 16, **engine})
 
-        def sizes(report: Report) -> dict[tuple[int, int], tuple[int, int | None]]:
+        def sizes(report: BenchReport) -> dict[tuple[int, int], tuple[int, int | None]]:
             return {(s.session, s.number): (s.prompt_tokens, s.cached_tokens) for s in report.steps if s.number >= 2}
 
         assert len(late.steps) == 6

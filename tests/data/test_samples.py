@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from holotron.data.describing import ORDINALS, Screen, normal
+from holotron.data.describing import ORDINALS, DescribedScreen, normal
 from holotron.data.drawn import Painter
 from holotron.data.labels import NOT_THERE, Element, Page, Sample, Text, contains, middle
 from holotron.data.pages.make import Size
@@ -66,12 +66,12 @@ def test_what_stands_beside_the_target_is_named_with_its_place(drawn: list) -> N
 def test_small_things_that_are_easily_mistaken_are_asked_for_first() -> None:
     large = [Element("button", (0, 60 * n, 300, 60 * n + 50), name=f"Large {n}") for n in range(5)]
     small = [element("link", f"Old news {n}", 10 + 60 * n, 300) for n in range(3)]
-    screen = Screen([*large, *small], Text.of([]))
+    screen = DescribedScreen([*large, *small], Text.of([]))
     for seed in range(20):
         drawn = draw_targets(screen, random.Random(seed), 6)
         assert set(drawn[:3]) == set(small)
         assert len(set(drawn)) == 6
-    assert len(draw_targets(Screen(large, Text.of([])), random.Random(0), 6)) == 5
+    assert len(draw_targets(DescribedScreen(large, Text.of([])), random.Random(0), 6)) == 5
 
 
 def test_a_click_goes_to_the_middle_of_an_element_that_can_be_clicked(drawn: list) -> None:
@@ -86,7 +86,7 @@ def test_a_click_goes_to_the_middle_of_an_element_that_can_be_clicked(drawn: lis
 def test_named_targets_are_the_only_ones_of_that_name(drawn: list) -> None:
     for page, sample in by_kind(drawn, "click", "text"):
         (name,) = quoted(sample)
-        screen = Screen(page.elements, page.text)
+        screen = DescribedScreen(page.elements, page.text)
         named = [e for e in screen.rivals if normal(e.name) == normal(name)]
         target = next(e for e in named if e.box == sample.box)
         assert sum(e.role == target.role for e in named) == 1
@@ -98,14 +98,14 @@ def test_parts_of_names_fit_one_element(drawn: list) -> None:
         (part,) = quoted(sample)
         test = next(test for words, test in tests.items() if words in sample.instruction)
         target = next(e for e in page.elements if e.box == sample.box)
-        rivals = Screen(page.elements, page.text).of_role(target.role)
+        rivals = DescribedScreen(page.elements, page.text).of_role(target.role)
         assert [e for e in rivals if test(normal(e.name), normal(part))] == [target]
 
 
 def test_ordinals_count_in_reading_order(drawn: list) -> None:
     for page, sample in by_kind(drawn, "click", "order"):
         target = next(e for e in page.elements if e.box == sample.box)
-        ordered = Screen(page.elements, page.text).in_order(target.role)
+        ordered = DescribedScreen(page.elements, page.text).in_order(target.role)
         word = next((w for w in ORDINALS if f"the {w} " in sample.instruction), "last")
         assert ordered[-1 if word == "last" else ORDINALS.index(word)] == target
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from holotron.data.contact import write_contact_sheet
-from holotron.data.describing import Screen
+from holotron.data.describing import DescribedScreen
 from holotron.data.heldout import MEDIAN_AREA, make_heldout
 from holotron.data.labels import Page
 from holotron.data.pages.make import Recipe, Size
@@ -169,7 +169,7 @@ def test_the_held_out_set_is_hard_and_frozen(tmp_path: Path) -> None:
     assert made.median_area <= MEDIAN_AREA
     for page in iter_pages(tmp_path / "one"):
         assert page.origin["held_out"]
-        screen = Screen(page.elements, page.text)
+        screen = DescribedScreen(page.elements, page.text)
         for sample in page.samples:
             target = next(e for e in page.elements if e.box == pytest.approx(sample.box, abs=0.01))
             assert mistakable(screen, target)

@@ -18,7 +18,7 @@ from holotron.errors import InputError
 from holotron.kernels.layout import Layout
 from holotron.model.loading import load_model
 from holotron.model.processor import Deltas, normalise
-from holotron.model.processor.deltas import Screen
+from holotron.model.processor.deltas import ShownScreen
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=4, ignore_eos=True)
 SIDE = 128  # four tiles of 64 pixels and a thumbnail, 16 groups each: 80 tokens
@@ -181,7 +181,7 @@ def test_compaction_that_drops_the_base_starts_over_with_a_whole_screen(engine: 
 
 
 def test_the_same_for_asyncio(engine: Engine) -> None:
-    async def main() -> tuple[int, Screen | None]:
+    async def main() -> tuple[int, ShownScreen | None]:
         session = await engine.aio.open()
         await session.append(screenshot(9), deltas=Deltas())
         added = await session.append(screenshot(9), deltas=Deltas())

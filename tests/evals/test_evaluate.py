@@ -12,7 +12,7 @@ from holotron.agent.policies.registry import local_profile
 from holotron.errors import ConfigError
 from holotron.evals.evaluate import evaluate
 from holotron.evals.report import write_report
-from holotron.rollouts.runner import Settings
+from holotron.rollouts.runner import RolloutSettings
 from holotron.suites.base import Suite, find_suite, parse_seeds
 from holotron.suites.miniwob_solver import SolverPolicy
 from holotron.types import Task
@@ -29,7 +29,7 @@ def test_the_solver_scores_and_chance_does_not(tmp_path):
     suite = miniwob("click-test,click-button,enter-text", range(100, 103), scale=2)
     seen = []
     result = asyncio.run(
-        evaluate(SolverPolicy(), suite, tmp_path / "a", settings=Settings(sessions=4), on_progress=seen.append)
+        evaluate(SolverPolicy(), suite, tmp_path / "a", settings=RolloutSettings(sessions=4), on_progress=seen.append)
     )
     data = json.loads(json.dumps(result.to_json()))
     assert data["mean_success"] == 1.0
@@ -52,7 +52,7 @@ def test_the_solver_scores_and_chance_does_not(tmp_path):
     assert seen[-1].done == 9
     assert write_report(tmp_path / "a").playable == 9
     # Once more: it is all there already.
-    again = asyncio.run(evaluate(SolverPolicy(), suite, tmp_path / "a", settings=Settings(sessions=4)))
+    again = asyncio.run(evaluate(SolverPolicy(), suite, tmp_path / "a", settings=RolloutSettings(sessions=4)))
     assert (again.progress.resumed, again.progress.steps) == (9, 0)
     assert again.scores == result.scores
     # Other seeds are another experiment: mixed into one folder, its report would be of neither.

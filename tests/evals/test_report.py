@@ -16,7 +16,7 @@ from holotron.agent.loop import Limits
 from holotron.agent.policies.scripted import ScriptedPolicy
 from holotron.envs.chromium import find_chromium
 from holotron.evals.report import ReportLimits, write_report
-from holotron.rollouts.runner import Settings, rollout
+from holotron.rollouts.runner import RolloutSettings, rollout
 from holotron.rollouts.store import RunReader
 from holotron.types import Click, Completion, Drag, PressKeys, Reply, Scroll, Task, Write
 from tests.agent.toy import ButtonEnvironment, ButtonPool
@@ -67,7 +67,9 @@ def run(tmp_path_factory) -> Path:
     tasks = [Task("buttons", f"task-{seed % 3}", seed=seed) for seed in range(12)]
     tasks.append(Task("buttons", "task-0", HOSTILE, seed=99))
     asyncio.run(
-        rollout(tasks, Talker(), ButtonPool(), out, settings=Settings(sessions=3), limits=Limits(steps=8, repeats=99))
+        rollout(
+            tasks, Talker(), ButtonPool(), out, settings=RolloutSettings(sessions=3), limits=Limits(steps=8, repeats=99)
+        )
     )
     return out
 

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from holotron.agent.policies.scripted import ScriptedPolicy
-from holotron.rollouts.runner import Settings, rollout
+from holotron.rollouts.runner import RolloutSettings, rollout
 from holotron.types import Action, Observation, Task, Trajectory
 from tests.agent.toy import ButtonEnvironment, ButtonPool, press_target
 
@@ -26,7 +26,7 @@ async def main(out: Path, episodes: int) -> None:
     def tell(trajectory: Trajectory) -> None:
         print(trajectory.id, flush=True)
 
-    settings = Settings(sessions=4)
+    settings = RolloutSettings(sessions=4)
     await rollout(tasks, ScriptedPolicy(slowly), ButtonPool(), out, settings=settings, on_episode=tell)
 
 

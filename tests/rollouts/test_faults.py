@@ -10,7 +10,7 @@ import signal
 import psutil
 import pytest
 
-from holotron.rollouts.runner import Settings, rollout
+from holotron.rollouts.runner import RolloutSettings, rollout
 from holotron.rollouts.store import RunReader
 from holotron.suites.base import find_suite
 from holotron.suites.miniwob_solver import SolverPolicy
@@ -48,7 +48,7 @@ def test_a_hundred_episodes_under_fire(tmp_path):
                 SolverPolicy(),
                 pool,
                 tmp_path / "run",
-                settings=Settings(sessions=6, attempts=8, error_streak=1000),
+                settings=RolloutSettings(sessions=6, attempts=8, error_streak=1000),
                 limits=suite.limits,
                 on_progress=shoot,
             )

@@ -14,7 +14,7 @@ from holotron.agent.dialects import make_dialect
 from holotron.agent.history import parse_history
 from holotron.agent.loop import Episode, Limits
 from holotron.agent.policies.openai_api import Abilities, OpenAIPolicy, Sampling
-from holotron.rollouts.runner import Settings, rollout
+from holotron.rollouts.runner import RolloutSettings, rollout
 from holotron.rollouts.store import RunReader
 from holotron.suites.base import find_suite
 from holotron.types import Task
@@ -74,7 +74,7 @@ def test_miniwob_through_holotron_serve(server, tmp_path):
         )
         pool = suite.open(2)
         try:
-            settings = Settings(sessions=2)
+            settings = RolloutSettings(sessions=2)
             return await rollout(suite.tasks, policy, pool, tmp_path / "run", settings=settings, limits=suite.limits)
         finally:
             await pool.close()
@@ -170,7 +170,9 @@ def test_a_rollout_against_a_strict_server(tmp_path):
         async def main():
             policy = OpenAIPolicy(double.url, "seer", make_dialect("holotron", actions=FEW), parse_history("window:3"))
             try:
-                return await rollout(tasks, policy, ButtonPool(), tmp_path / "run", settings=Settings(sessions=4))
+                return await rollout(
+                    tasks, policy, ButtonPool(), tmp_path / "run", settings=RolloutSettings(sessions=4)
+                )
             finally:
                 await policy.close()
 

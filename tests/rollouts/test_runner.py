@@ -16,7 +16,7 @@ from holotron.agent.loop import Limits
 from holotron.agent.policies.random import RandomPolicy
 from holotron.agent.policies.scripted import ScriptedPolicy
 from holotron.errors import ConfigError, EnvironmentFault, PolicyError
-from holotron.rollouts.runner import Settings, episodes_of, rollout
+from holotron.rollouts.runner import RolloutSettings, episodes_of, rollout
 from holotron.rollouts.store import RunReader
 from holotron.types import Outcome, Task
 from tests.agent.toy import ButtonEnvironment, ButtonPool, press_target
@@ -77,7 +77,7 @@ def test_all_tasks_end_on_record(tmp_path):
         tmp_path / "run",
         todo,
         pool=pool,
-        settings=Settings(sessions=4),
+        settings=RolloutSettings(sessions=4),
         on_progress=seen.append,
         on_episode=finished.append,
     )
@@ -107,7 +107,9 @@ def test_only_the_environments_failures_are_tried_again(tmp_path):
 
     pool = ButtonPool(trouble)
     todo = tasks(60, presses=2)
-    progress = play(tmp_path / "run", todo, pool=pool, settings=Settings(sessions=5, attempts=50, error_streak=1000))
+    progress = play(
+        tmp_path / "run", todo, pool=pool, settings=RolloutSettings(sessions=5, attempts=50, error_streak=1000)
+    )
     assert recorded(tmp_path / "run") == ids(todo)
     assert progress.successes == 60
     assert progress.retries == len(failed) == pool.broken > 10
@@ -132,18 +134,21 @@ def test_attempts_are_limited_and_errors_counted_apart(tmp_path):
             self.leased += 1
             return Cursed()
 
-    progress = play(tmp_path / "run", tasks(20), pool=CursedPool(), settings=Settings(sessions=3, attempts=2))
+    progress = play(tmp_path / "run", tasks(20), pool=CursedPool(), settings=RolloutSettings(sessions=3, attempts=2))
     assert progress.done == 20
     assert progress.environment_errors == 4
     assert progress.scored == progress.successes == 16
     assert progress.retries == 4
     # Asked to, a later call runs them again: here they fail again, and nothing is doubled.
     again = play(
-        tmp_path / "run", tasks(20), pool=CursedPool(), settings=Settings(sessions=3, attempts=2, retry_errors=True)
+        tmp_path / "run",
+        tasks(20),
+        pool=CursedPool(),
+        settings=RolloutSettings(sessions=3, attempts=2, retry_errors=True),
     )
     assert (again.done, again.environment_errors, again.resumed) == (20, 4, 16)
     assert recorded(tmp_path / "run") == ids(tasks(20))
-    healed = play(tmp_path / "run", tasks(20), settings=Settings(retry_errors=True))
+    healed = play(tmp_path / "run", tasks(20), settings=RolloutSettings(retry_errors=True))
     assert healed.successes == 20
 
 
@@ -157,7 +162,7 @@ def test_an_environment_that_cannot_be_leased_is_tried_again(tmp_path):
                 raise EnvironmentFault("cannot start a browser")
             return await super().acquire()
 
-    progress = play(tmp_path / "run", tasks(4), pool=Slow(), settings=Settings(sessions=2))
+    progress = play(tmp_path / "run", tasks(4), pool=Slow(), settings=RolloutSettings(sessions=2))
     assert progress.successes == 4
 
 
@@ -166,7 +171,7 @@ def test_a_policy_that_is_down_stops_the_run_and_leaves_it_resumable(tmp_path):
     dies = Remote(lambda task: "connection refused" if next(calls) >= 20 else "")
     todo = tasks(60)
     with pytest.raises(PolicyError, match=r"6 errors in a row; the last: connection refused .*call again"):
-        play(tmp_path / "run", todo, dies, settings=Settings(sessions=3, error_streak=6))
+        play(tmp_path / "run", todo, dies, settings=RolloutSettings(sessions=3, error_streak=6))
     rows = RunReader(tmp_path / "run").episodes()
     assert len(rows) == 20
     assert {row["outcome"] for row in rows} == {"success"}
@@ -177,7 +182,7 @@ def test_a_policy_that_is_down_stops_the_run_and_leaves_it_resumable(tmp_path):
 
 def test_single_policy_errors_are_results(tmp_path):
     fails_sometimes = Remote(lambda task: "too many requests" if task.seed % 4 == 0 else "")
-    progress = play(tmp_path / "run", tasks(20), fails_sometimes, settings=Settings(sessions=2))
+    progress = play(tmp_path / "run", tasks(20), fails_sometimes, settings=RolloutSettings(sessions=2))
     assert progress.outcomes == {Outcome.SUCCESS: 15, Outcome.POLICY_ERROR: 5}
     assert progress.retries == 0
     assert progress.scored == 20
@@ -220,7 +225,7 @@ def test_a_worker_that_does_not_report_is_cut_and_its_episode_tried_again(tmp_pa
         tasks(6),
         ScriptedPolicy(hangs_once),
         pool,
-        settings=Settings(sessions=6, lease_seconds=0.5),
+        settings=RolloutSettings(sessions=6, lease_seconds=0.5),
     )
     assert progress.successes == 6
     assert progress.retries == pool.broken == 2
@@ -244,7 +249,7 @@ def test_a_worker_that_does_not_break_off_is_replaced(tmp_path, monkeypatch):
 
     async def main():
         asyncio.get_running_loop().call_later(3, release.set)
-        settings = Settings(sessions=2, lease_seconds=0.3)
+        settings = RolloutSettings(sessions=2, lease_seconds=0.3)
         return await rollout(tasks(8), ScriptedPolicy(deaf), ButtonPool(), tmp_path / "run", settings=settings)
 
     progress = asyncio.run(main())
@@ -263,7 +268,7 @@ def test_stragglers_are_cut_with_what_they_have(tmp_path):
         tmp_path / "run",
         tasks(40, presses=2),
         ScriptedPolicy(one_is_slow),
-        settings=Settings(sessions=4, straggler_factor=5),
+        settings=RolloutSettings(sessions=4, straggler_factor=5),
     )
     assert progress.outcomes == {Outcome.SUCCESS: 39, Outcome.EXHAUSTED: 1}
     slow = next(RunReader(tmp_path / "run").trajectories(where=lambda row: row["seed"] == 39))

@@ -14,7 +14,7 @@ from holotron.agent.profiles import Profile, write_profile
 from holotron.model.bundled import BUNDLED
 from holotron.model.loading import byte_processor
 from holotron.model.weights import random_model, save_checkpoint
-from holotron.rollouts.runner import Settings
+from holotron.rollouts.runner import RolloutSettings
 from holotron.rollouts.store import RunReader
 from holotron.rollouts.suite import opened, play
 from holotron.view import View
@@ -27,7 +27,7 @@ TASKS = "click-test-2,enter-text,click-checkboxes,use-autocomplete-nodelay"
 def played(spec: str, run: Path, suite: str = "miniwob", **wanted: Any) -> dict[str, list[object]]:
     async def main() -> None:
         async with opened(PolicyRequest(spec), suite, **wanted) as (policy, shown):
-            await play(shown, policy, run, settings=Settings(sessions=1))
+            await play(shown, policy, run, settings=RolloutSettings(sessions=1))
 
     asyncio.run(main())
     found = {}

@@ -14,7 +14,7 @@ from holotron.storage.journal import segment_path
 from holotron.storage.shards import shard_path, write_rows
 from holotron.storage.store import read_records
 from holotron.storage.tables import Record
-from holotron.storage.verify import Report, quarantine, verify
+from holotron.storage.verify import Verification, quarantine, verify
 from tests.storage.records import TABLES, fill, open_store, record
 
 
@@ -52,7 +52,7 @@ def test_damage_is_found_and_the_rest_is_used(tmp_path: Path, table: str, damage
     _, aside = quarantine(tmp_path, TABLES)
     assert (aside / "findings.json").exists()
     assert list(aside.glob("*/000001.parquet"))
-    assert verify(tmp_path, TABLES) == Report(4, [])
+    assert verify(tmp_path, TABLES) == Verification(4, [])
     with open_store(tmp_path) as store:
         assert sorted(store.finished) == ["r0", "r1", "r4", "r5"]
         store.append(*record(2))
@@ -105,7 +105,7 @@ def test_only_the_records_that_are_bad_are_taken_off(tmp_path: Path) -> None:
     assert not (tmp_path / "picture-3").exists()
     with open_store(tmp_path) as store:
         assert sorted(store.finished) == ["r0", "r2"]
-    assert verify(tmp_path, TABLES, check) == Report(2, [])
+    assert verify(tmp_path, TABLES, check) == Verification(2, [])
 
 
 def test_lines_of_the_journal_that_cannot_be_read(tmp_path: Path) -> None:
@@ -137,6 +137,6 @@ def test_a_damaged_manifest_cannot_be_moved_aside(tmp_path: Path) -> None:
 def test_nothing_is_moved_while_somebody_writes(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         store.append(*record(0))
-        assert verify(tmp_path, TABLES) == Report(1, [])
+        assert verify(tmp_path, TABLES) == Verification(1, [])
         with pytest.raises(ConfigError, match="another process"):
             quarantine(tmp_path, TABLES)

@@ -33,7 +33,7 @@ from holotron.model.config import (
 from holotron.model.loading import byte_processor
 from holotron.model.presets import preset
 from holotron.model.weights import random_model, save_checkpoint
-from holotron.rollouts.runner import Settings
+from holotron.rollouts.runner import RolloutSettings
 from holotron.rollouts.suite import opened
 from holotron.suites.base import find_suite, parse_seeds
 from holotron.suites.miniwob_solver import SolverPolicy
@@ -69,7 +69,7 @@ def play(policy: Policy, run: Path, seeds: str, *, size: str = SIZE) -> float:
     suite = find_suite("painted", tasks="boxes-1", seeds=parse_seeds(seeds), view=Size.parse(size).view).limited(
         steps=1
     )
-    result = asyncio.run(evaluate(policy, suite, run, settings=Settings(sessions=8)))
+    result = asyncio.run(evaluate(policy, suite, run, settings=RolloutSettings(sessions=8)))
     assert result.scores.mean_success is not None
     return result.scores.mean_success
 
@@ -208,7 +208,7 @@ def test_it_learns_tasks_from_demonstrations(tmp_path: Path):
     tasks, view = "click-tab,focus-text", View(scale=1.0, crop=True, format="png")
     demos, start, out = tmp_path / "demos", tmp_path / "start", tmp_path / "navigation"
     taught = find_suite("miniwob", tasks=tasks, seeds=range(60), view=view)
-    shown = asyncio.run(evaluate(SolverPolicy(), taught, demos, settings=Settings(sessions=6)))
+    shown = asyncio.run(evaluate(SolverPolicy(), taught, demos, settings=RolloutSettings(sessions=6)))
     assert shown.scores.mean_success == 1.0
     config = miniature()
     save_checkpoint(random_model(config, seed=0), start)
@@ -241,7 +241,7 @@ def test_it_learns_tasks_from_demonstrations(tmp_path: Path):
             suite,
         ):
             assert suite.view.format == "png"  # as the model itself says
-            result = await evaluate(policy, suite, run, settings=Settings(sessions=4))
+            result = await evaluate(policy, suite, run, settings=RolloutSettings(sessions=4))
         assert result.scores.mean_success is not None
         return result.scores.mean_success
 

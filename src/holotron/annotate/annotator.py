@@ -56,7 +56,7 @@ class Labeller(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class AnnotationSettings:
     samples: int = 1  # answers of each model
     temperature: float = 0.7  # of several answers; a single one is the most likely
     seed: int = 0
@@ -70,7 +70,7 @@ class Settings:
 
 
 @dataclass(slots=True)
-class Report:
+class AnnotationSummary:
     labelled: int = 0  # by this run
     kept: int = 0  # by earlier runs
     unreadable: int = 0  # of the new ones: no answer could be read
@@ -82,14 +82,14 @@ class Report:
         return self.labelled / self.seconds if self.seconds else 0.0
 
 
-def config_of(source: Path, kind: Kind, labellers: Sequence[Labeller], settings: Settings) -> dict[str, Any]:
+def config_of(source: Path, kind: Kind, labellers: Sequence[Labeller], settings: AnnotationSettings) -> dict[str, Any]:
     """What labels depend on, for the manifest; not where a model is served."""
     asked = {key: value for key, value in asdict(settings).items() if key != "parallel"}
     models = [{key: value for key, value in one.describe().items() if key != "base_url"} for one in labellers]
     return {"source": str(source), "label": kind, "models": models, "settings": asked}
 
 
-def count_items(source: Path, kind: Kind, wishes: Wishes, settings: Settings) -> tuple[int, int]:
+def count_items(source: Path, kind: Kind, wishes: Wishes, settings: AnnotationSettings) -> tuple[int, int]:
     """How many labels a source makes, and how many pictures they show. With generated instructions: at most."""
     if is_run(source):
         items = list(items_of_run(source, kind, wishes))
@@ -112,10 +112,10 @@ async def annotate(
     kind: Kind,
     labellers: Sequence[Labeller],
     out: Path,
-    settings: Settings = Settings(),
+    settings: AnnotationSettings = AnnotationSettings(),
     wishes: Wishes = Wishes(),
-    progress: Callable[[Report], None] = lambda report: None,
-) -> Report:
+    progress: Callable[[AnnotationSummary], None] = lambda report: None,
+) -> AnnotationSummary:
     """Label everything that is not labelled yet. A model that cannot be reached ends the run; what is done stays."""
     if not 1 <= len(labellers) <= 2:
         raise ConfigError("one model labels, or two whose agreement counts")
@@ -134,17 +134,17 @@ class _Work:
         source: Path,
         kind: Kind,
         labellers: Sequence[Labeller],
-        settings: Settings,
+        settings: AnnotationSettings,
         wishes: Wishes,
         writer: LabelWriter,
-        progress: Callable[[Report], None],
+        progress: Callable[[AnnotationSummary], None],
     ) -> None:
         self._source, self._kind, self._wishes = source, kind, wishes
         self._labellers, self._settings = labellers, settings
         self._writer, self._progress = writer, progress
-        self.report = Report()
+        self.report = AnnotationSummary()
 
-    async def run(self) -> Report:
+    async def run(self) -> AnnotationSummary:
         started = time.monotonic()
         places = asyncio.Semaphore(self._settings.parallel)
 

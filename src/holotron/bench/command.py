@@ -17,7 +17,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from holotron.bench.report import Report, table
+from holotron.bench.report import BenchReport, table
 from holotron.bench.workload import History, Workload
 from holotron.engine.api import EngineConfig
 from holotron.errors import ConfigError
@@ -112,7 +112,7 @@ def engine_settings(pairs: Sequence[str]) -> dict[str, Any]:
     return values
 
 
-def measure(args: argparse.Namespace, model: str | None, workload: Workload) -> Report:
+def measure(args: argparse.Namespace, model: str | None, workload: Workload) -> BenchReport:
     if args.url:
         from holotron.bench import remote
 
@@ -140,7 +140,7 @@ def main(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
     workload = workload_of(args)
     counts = [int(count) for count in args.sweep.split(",")] if args.sweep else [workload.sessions]
-    reports: list[Report] = []
+    reports: list[BenchReport] = []
     for model in [args.model, *([args.against] if args.against else [])]:
         for count in counts:
             reports.append(measure(args, model, replace(workload, sessions=count)))

@@ -11,7 +11,7 @@ import torch
 
 from holotron.bench import made_up
 from holotron.bench.process import DevicePeak, peak_host_bytes, seconds_alive
-from holotron.bench.report import Report, Step
+from holotron.bench.report import BenchReport, Step
 from holotron.bench.workload import Agent, Sent, Workload, system_prompt
 from holotron.engine import AsyncSession, Engine, EngineConfig, Part, Result, SamplingParams
 from holotron.engine.core import Core
@@ -156,7 +156,7 @@ def measure(
     device: str | None = None,
     dtype: torch.dtype | None = None,
     engine: dict[str, object] | None = None,
-) -> Report:
+) -> BenchReport:
     """Load, warm up, run."""
     gc.collect()
     if torch.cuda.is_available():
@@ -164,7 +164,7 @@ def measure(
     return measure_loaded(load_model(source, device=device, dtype=dtype), workload, engine=engine)
 
 
-def measure_loaded(loaded: Loaded, workload: Workload, *, engine: dict[str, object] | None = None) -> Report:
+def measure_loaded(loaded: Loaded, workload: Workload, *, engine: dict[str, object] | None = None) -> BenchReport:
     """Warm up and run. The time from start to first token is told for the first run of a process alone."""
     global _ran_before
     fresh, _ran_before = not _ran_before, True
@@ -182,7 +182,7 @@ def measure_loaded(loaded: Loaded, workload: Workload, *, engine: dict[str, obje
             return first, await driver.run()
 
         first, seconds = asyncio.run(both())
-        report = Report(
+        report = BenchReport(
             "in process",
             model.config.name,
             workload,

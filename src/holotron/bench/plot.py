@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from holotron.bench.report import Report
+from holotron.bench.report import BenchReport
 from holotron.errors import MissingDependency
 
 
-def draw(reports: Sequence[Report], path: Path) -> None:
+def draw(reports: Sequence[BenchReport], path: Path) -> None:
     try:
         import matplotlib
     except ImportError:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from holotron.bench.report import Report, Step
+from holotron.bench.report import BenchReport, Step
 from holotron.bench.workload import Agent, Workload, system_prompt
 from holotron.errors import ConfigError, PolicyError
 
@@ -229,13 +229,13 @@ def synthetic_screenshot(draw: random.Random, size: tuple[int, int]) -> str:
     return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
-def measure(remote: Remote, workload: Workload) -> Report:
+def measure(remote: Remote, workload: Workload) -> BenchReport:
     driver = Driver(remote, workload)
     first = driver.first_token()
     seconds = driver.run()
     if not driver.steps:
         raise PolicyError(f"no step succeeded; the first failure was: {driver.failures[0]}")
-    return Report(
+    return BenchReport(
         remote.url,
         remote.model,
         workload,

@@ -25,7 +25,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Report:
+class BenchReport:
     target: str
     model: str
     workload: Workload
@@ -120,7 +120,7 @@ _COLUMNS = {
 }
 
 
-def table(reports: Sequence[Report]) -> str:
+def table(reports: Sequence[BenchReport]) -> str:
     rows = [list(_COLUMNS), *([column(report.as_dict()) for column in _COLUMNS.values()] for report in reports)]
     widths = [max(len(row[n]) for row in rows) for n in range(len(_COLUMNS))]
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]

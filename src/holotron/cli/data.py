@@ -14,7 +14,7 @@ from holotron.cli.data_verify import verify
 
 if TYPE_CHECKING:
     from holotron.data.pages.make import Size
-    from holotron.data.synth import Report
+    from holotron.data.synth import SynthSummary
 
 app = typer.Typer(no_args_is_help=True, help="Generate labelled pages; let models label screenshots.")
 app.command()(annotate)
@@ -124,5 +124,5 @@ def _write_sheet(pages: Path, count: int) -> None:
         print(f"look at {pages / 'index.html'}")
 
 
-def _shown(show: Callable[[int, float], None]) -> Callable[[Report], None]:
+def _shown(show: Callable[[int, float], None]) -> Callable[[SynthSummary], None]:
     return lambda report: show(report.kept + report.pages, report.pages_per_second)

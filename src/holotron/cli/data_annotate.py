@@ -15,7 +15,7 @@ from holotron.cli.counting import counting
 
 if TYPE_CHECKING:
     from holotron.agent.policies.registry import PolicyRequest
-    from holotron.annotate.annotator import Report, Settings
+    from holotron.annotate.annotator import AnnotationSettings, AnnotationSummary
     from holotron.annotate.items import Kind, Wishes
 
 
@@ -65,14 +65,14 @@ def annotate(
       holotron data annotate runs/eval verdicts --policy http://localhost:8000/v1 --label judgement
     """
     from holotron.annotate.agreement import Rule
-    from holotron.annotate.annotator import Settings
+    from holotron.annotate.annotator import AnnotationSettings
     from holotron.annotate.items import Wishes, check_kind, read_wishes
     from holotron.errors import ConfigError
 
     kind = check_kind(label)
     wishes = read_wishes(instructions) if instructions is not None else Wishes()
     wishes = Wishes((*(instruction or ()), *wishes.everywhere), wishes.by_image)
-    settings = Settings(samples, temperature, seed, generate, Rule(radius, overlap), parallel)
+    settings = AnnotationSettings(samples, temperature, seed, generate, Rule(radius, overlap), parallel)
     if not source.exists():
         raise ConfigError(f"{source} does not exist")
     asked = [replace(who, actions=("click", "answer"))]
@@ -90,7 +90,7 @@ def annotate(
 
 
 def _tell(
-    source: Path, out: Path, kind: Kind, settings: Settings, wishes: Wishes, requests: Sequence[PolicyRequest]
+    source: Path, out: Path, kind: Kind, settings: AnnotationSettings, wishes: Wishes, requests: Sequence[PolicyRequest]
 ) -> None:
     from holotron.annotate.annotator import count_items
 
@@ -104,7 +104,7 @@ def _tell(
 
 
 async def _annotate(
-    source: Path, out: Path, kind: Kind, settings: Settings, wishes: Wishes, requests: Sequence[PolicyRequest]
+    source: Path, out: Path, kind: Kind, settings: AnnotationSettings, wishes: Wishes, requests: Sequence[PolicyRequest]
 ) -> None:
     from holotron.agent.policies.base import Policy
     from holotron.agent.policies.registry import make_policy
@@ -123,7 +123,7 @@ async def _annotate(
                 )
         with counting(items, "labels") as show:
 
-            def shown(report: Report) -> None:
+            def shown(report: AnnotationSummary) -> None:
                 show(report.kept + report.labelled, report.labels_per_second)
 
             report = await work(source, kind, policies, out, settings, wishes, shown)  # type: ignore[arg-type]

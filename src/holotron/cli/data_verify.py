@@ -9,7 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from holotron.storage.tables import Tables
-    from holotron.storage.verify import Check, Report
+    from holotron.storage.verify import Check, Verification
 
 SHOWN = 20  # findings
 
@@ -67,7 +67,7 @@ def _kind(folder: Path) -> tuple[Tables, Check]:
     raise InputError(f"{folder} holds nothing to verify: there is none of {names} in it")
 
 
-def _show(report: Report) -> None:
+def _show(report: Verification) -> None:
     for finding in report.findings[:SHOWN]:
         print(f"{finding.file}: {finding.problem}")
     if len(report.findings) > SHOWN:

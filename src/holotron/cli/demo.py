@@ -62,11 +62,11 @@ async def _play(out: Path, seeds: int, sessions: int, console: Console) -> Evalu
     from holotron.cli.progress import live_progress
     from holotron.evals.evaluate import evaluate
     from holotron.model.bundled import BUNDLED
-    from holotron.rollouts.runner import Settings
+    from holotron.rollouts.runner import RolloutSettings
     from holotron.rollouts.suite import opened
 
     console.print(f"Policy: [bold]{BUNDLED}[/bold], from pixels and the goal's text alone, on this machine's CPU.")
     unseen = range(200_000, 200_000 + seeds)  # of the evaluation's range: nothing was ever trained on them
     async with opened(PolicyRequest(BUNDLED), "miniwob", tasks=TASKS, seeds=unseen) as (policy, suite):
         with live_progress(console, "demo") as show:
-            return await evaluate(policy, suite, out, settings=Settings(sessions), on_progress=show)
+            return await evaluate(policy, suite, out, settings=RolloutSettings(sessions), on_progress=show)

@@ -86,7 +86,7 @@ def suite(
     from holotron.cli.progress import live_progress
     from holotron.evals.evaluate import evaluate
     from holotron.evals.report import write_report
-    from holotron.rollouts.runner import Settings
+    from holotron.rollouts.runner import RolloutSettings
     from holotron.rollouts.suite import opened
     from holotron.suites.base import parse_seeds
 
@@ -100,7 +100,7 @@ def suite(
             chosen,
         ):
             with live_progress(console, chosen.name) as show:
-                settings = Settings(sessions, retry_errors=retry_errors)
+                settings = RolloutSettings(sessions, retry_errors=retry_errors)
                 return await evaluate(actor, chosen, folder, settings=settings, on_progress=show)
 
     result = asyncio.run(main())

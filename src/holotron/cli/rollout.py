@@ -51,11 +51,11 @@ def rollout(
 
     from holotron.agent.policies.registry import PolicyRequest
     from holotron.cli.progress import describe, live_progress
-    from holotron.rollouts.runner import Settings
+    from holotron.rollouts.runner import RolloutSettings
     from holotron.rollouts.suite import opened, play
     from holotron.suites.base import parse_seeds
 
-    settings = Settings(sessions, attempts, straggler_factor=cut_stragglers, retry_errors=retry_errors)
+    settings = RolloutSettings(sessions, attempts, straggler_factor=cut_stragglers, retry_errors=retry_errors)
     console = Console(stderr=True)
     teacher = PolicyRequest(label) if label is not None else None
     wanted = parse_seeds(seeds)

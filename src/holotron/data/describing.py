@@ -48,7 +48,7 @@ def normal(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Screen:
+class DescribedScreen:
     """What can be seen, with the look-ups that descriptions need."""
 
     elements: Sequence[Element]
@@ -124,7 +124,7 @@ class Description:
     anchor: Box | None = None  # the text that the phrase quotes, where it stands beside the target and not on it
 
 
-def describe(screen: Screen, target: Element, rng: random.Random) -> list[Description]:
+def describe(screen: DescribedScreen, target: Element, rng: random.Random) -> list[Description]:
     """All that can be said about the target without naming anything else as well."""
     makers = (_by_text, _by_role, _by_icon, _by_colour, _by_order, _by_state, _by_value, _within, _by_part, _by_place)
     return [found for make in makers for found in make(screen, target, rng)]
@@ -136,14 +136,14 @@ def noun(element: Element, rng: random.Random) -> str:
     return rng.choice(NOUNS[element.role])
 
 
-def _named(screen: Screen, element: Element) -> bool:
+def _named(screen: DescribedScreen, element: Element) -> bool:
     """Has it a name that can be read on the screen? Pages also give names that only they know."""
     name = element.name
     usable = 0 < len(name) <= LONGEST and '"' not in name and element.role not in ("shape", "swatch")
     return usable and screen.shows(name)
 
 
-def _by_text(screen: Screen, target: Element, rng: random.Random) -> Iterator[Description]:
+def _by_text(screen: DescribedScreen, target: Element, rng: random.Random) -> Iterator[Description]:
     if not _named(screen, target):
         return
     name = normal(target.name)
@@ -155,7 +155,7 @@ def _by_text(screen: Screen, target: Element, rng: random.Random) -> Iterator[De
         yield Description("text", rng.choice((f'the "{target.name}" {what}', f'the {what} "{target.name}"')), label)
 
 
-def _label_beside(screen: Screen, target: Element, text: str) -> Box | None:
+def _label_beside(screen: DescribedScreen, target: Element, text: str) -> Box | None:
     """Where that is written, if it is in one place only and not on the target."""
     boxes = screen.written_at[normal(text)] + screen.written_at[normal(text) + ":"]
     if len(boxes) != 1 or contains(target.box, *middle(boxes[0])):
@@ -163,12 +163,12 @@ def _label_beside(screen: Screen, target: Element, text: str) -> Box | None:
     return boxes[0]
 
 
-def _by_role(screen: Screen, target: Element, rng: random.Random) -> Iterator[Description]:
+def _by_role(screen: DescribedScreen, target: Element, rng: random.Random) -> Iterator[Description]:
     if target.role not in ("shape", "icon") and len(screen.of_role(target.role)) == 1:
         yield Description("role", f"the {noun(target, rng)}")
 
 
-def _icon_words(screen: Screen, icon: str) -> list[str]:
+def _icon_words(screen: DescribedScreen, icon: str) -> list[str]:
     """Names of an icon that are not also written somewhere."""
     return [word for word in words_for(icon) if normal(word) not in screen.all_text]
 
@@ -177,7 +177,7 @@ def _bare_icon(element: Element) -> bool:
     return bool(element.icon) and not element.text
 
 
-def _by_icon(screen: Screen, target: Element, rng: random.Random) -> Iterator[Description]:
+def _by_icon(screen: DescribedScreen, target: Element, rng: random.Random) -> Iterator[Description]:
     same = [e for e in screen.rivals if e.icon == target.icon]
     if target.icon and len(same) == 1 and (words := _icon_words(screen, target.icon)):
         word = rng.choice(words)
@@ -187,7 +187,7 @@ def _by_icon(screen: Screen, target: Element, rng: random.Random) -> Iterator[De
             yield Description("icon", f"the {noun(target, rng)} with the {word} icon")
 
 
-def _by_colour(screen: Screen, target: Element, rng: random.Random) -> Iterator[Description]:
+def _by_colour(screen: DescribedScreen, target: Element, rng: random.Random) -> Iterator[Description]:
     if not target.colour or target.colour == UNCLEAR or target.role not in ("button", "swatch", "shape"):
         return
     same = [e for e in screen.of_role(target.role) if target.role != "shape" or e.name == target.name]
@@ -197,7 +197,7 @@ def _by_colour(screen: Screen, target: Element, rng: random.Random) -> Iterator[
         yield Description("colour", f"the {target.colour} {rng.choice(('shape', 'figure', 'item'))}")
 
 
-def _by_order(screen: Screen, target: Element, rng: random.Random) -> Iterator[Description]:
+def _by_order(screen: DescribedScreen, target: Element, rng: random.Random) -> Iterator[Description]:
     if target.role in ("shape", "icon", "day", "swatch"):
         return
     ordered = screen.in_order(target.role)
@@ -211,14 +211,14 @@ def _by_order(screen: Screen, target: Element, rng: random.Random) -> Iterator[D
             yield Description("order", f"the last {noun(target, rng)}")
 
 
-def _by_state(screen: Screen, target: Element, rng: random.Random) -> Iterator[Description]:
+def _by_state(screen: DescribedScreen, target: Element, rng: random.Random) -> Iterator[Description]:
     others = screen.of_role(target.role)
     for state in target.states:
         if state in _STATES and len(others) > 1 and sum(state in e.states for e in others) == 1:
             yield Description("state", f"the {_STATES[state]} {noun(target, rng)}")
 
 
-def _by_value(screen: Screen, target: Element, rng: random.Random) -> Iterator[Description]:
+def _by_value(screen: DescribedScreen, target: Element, rng: random.Random) -> Iterator[Description]:
     value = target.value
     if target.role not in ("textbox", "combobox") or not 0 < len(value) <= LONGEST or '"' in value or "\n" in value:
         return
@@ -227,7 +227,7 @@ def _by_value(screen: Screen, target: Element, rng: random.Random) -> Iterator[D
         yield Description("value", f"the {noun(target, rng)} {phrase}")
 
 
-def _within(screen: Screen, target: Element, rng: random.Random) -> Iterator[Description]:
+def _within(screen: DescribedScreen, target: Element, rng: random.Random) -> Iterator[Description]:
     """By the row, card or section it is part of."""
     place = target.within
     if not 0 < len(place) <= LONGEST or '"' in place or normal(place) == normal(target.name):
@@ -245,7 +245,7 @@ def _within(screen: Screen, target: Element, rng: random.Random) -> Iterator[Des
         yield Description("within", f"the {noun(target, rng)} {where.format(place)}", anchor)
 
 
-def _by_part(screen: Screen, target: Element, rng: random.Random) -> Iterator[Description]:
+def _by_part(screen: DescribedScreen, target: Element, rng: random.Random) -> Iterator[Description]:
     name = normal(target.name)
     if not _named(screen, target) or len(name) < 5:
         return
@@ -265,7 +265,7 @@ def _by_part(screen: Screen, target: Element, rng: random.Random) -> Iterator[De
 # ----------------------------------------------------------------------------------------------- by place on the screen
 
 
-def _by_place(screen: Screen, target: Element, rng: random.Random) -> Iterator[Description]:
+def _by_place(screen: DescribedScreen, target: Element, rng: random.Random) -> Iterator[Description]:
     """By a text nearby: the button below it, the field to its right."""
     rivals = screen.of_role(target.role)
     reach = 4 * (target.box[3] - target.box[1])

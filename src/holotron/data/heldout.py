@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
-from holotron.data.describing import Screen
+from holotron.data.describing import DescribedScreen
 from holotron.data.labels import Element, Sample
 from holotron.data.pages.make import MadePage, Recipe, Size
 from holotron.data.render import Shot
@@ -74,7 +74,7 @@ def _area(box: list[float]) -> float:
 def hard_samples(page: MadePage, shot: Shot, rng: random.Random) -> list[Sample]:
     """Up to two targets that are easily mistaken for something else: one of at most half a percent of the page, if
     possible with a name; then one that may be somewhat larger. So at least half of all targets are small."""
-    screen = Screen(shot.elements, shot.text)
+    screen = DescribedScreen(shot.elements, shot.text)
     whole = page.size.width * page.size.height
     hard = [e for e in screen.targets if e.area <= LARGEST_AREA * whole and mistakable(screen, e)]
     small = sorted(in_turns([e for e in hard if e.area <= MEDIAN_AREA * whole], rng), key=lambda e: not e.name)
@@ -85,6 +85,6 @@ def hard_samples(page: MadePage, shot: Shot, rng: random.Random) -> list[Sample]
     return [first] if second is None else [first, second]
 
 
-def _first_sample(screen: Screen, targets: list[Element], rng: random.Random) -> Sample | None:
+def _first_sample(screen: DescribedScreen, targets: list[Element], rng: random.Random) -> Sample | None:
     samples = (click_sample(screen, target, rng) for target in targets)
     return next((sample for sample in samples if sample is not None), None)

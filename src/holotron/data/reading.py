@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from holotron.data.describing import LONGEST, NOUNS, Screen, normal
+from holotron.data.describing import LONGEST, NOUNS, DescribedScreen, normal
 from holotron.data.labels import Box, Line, union
 
 _COUNTED = {"button": "buttons", "link": "links", "checkbox": "checkboxes", "radio": "radio buttons", "tab": "tabs",
@@ -14,7 +14,7 @@ _COUNTED = {"button": "buttons", "link": "links", "checkbox": "checkboxes", "rad
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ReadingQuestion:
     by: str
     text: str  # "{point}" stands for the point, which each model writes in its own way
     answer: str = ""
@@ -22,7 +22,7 @@ class Question:
     box: Box | None = None  # where the answer is to be found
 
 
-def questions(screen: Screen, rng: random.Random) -> Iterator[Question]:
+def questions(screen: DescribedScreen, rng: random.Random) -> Iterator[ReadingQuestion]:
     """One question of each kind that the screen allows, in random order."""
     makers = [_line_at, _word_at, _value, _cell, _below, _rest_of_line, _count, _ticked]
     rng.shuffle(makers)
@@ -32,7 +32,7 @@ def questions(screen: Screen, rng: random.Random) -> Iterator[Question]:
             yield found
 
 
-def find_text(screen: Screen, rng: random.Random) -> Question | None:
+def find_text(screen: DescribedScreen, rng: random.Random) -> ReadingQuestion | None:
     """Some words that are written in one place only, to be pointed at."""
     lines = [line for line in screen.lines if len(line.text) > 1]
     for line in rng.sample(lines, min(4, len(lines))):
@@ -46,7 +46,7 @@ def find_text(screen: Screen, rng: random.Random) -> Question | None:
             ask = rng.choice(
                 ('Find the text "{}".', 'Point at "{}".', 'Where is "{}" written?', 'Click on the text "{}".')
             )
-            return Question("text", ask.format(text), box=box)
+            return ReadingQuestion("text", ask.format(text), box=box)
     return None
 
 
@@ -55,28 +55,28 @@ def _pick(rng: random.Random, lines: list[Line]) -> Line | None:
     return rng.choice(fitting) if fitting else None
 
 
-def _point_in(screen: Screen, rng: random.Random, start: int, stop: int) -> tuple[float, float]:
+def _point_in(screen: DescribedScreen, rng: random.Random, start: int, stop: int) -> tuple[float, float]:
     left, top, right, bottom = (float(v) for v in screen.text.boxes[rng.randrange(start, stop)])
     return (left + right) / 2, (top + bottom) / 2
 
 
-def _line_at(screen: Screen, rng: random.Random) -> Question | None:
+def _line_at(screen: DescribedScreen, rng: random.Random) -> ReadingQuestion | None:
     line = _pick(rng, screen.lines)
     if line is None:
         return None
     ask = rng.choice(("What is written at {point}?", "Read the line at {point}.", "Which text is at {point}?"))
-    return Question("line at", ask, line.text, _point_in(screen, rng, line.start, line.stop), line.box)
+    return ReadingQuestion("line at", ask, line.text, _point_in(screen, rng, line.start, line.stop), line.box)
 
 
-def _word_at(screen: Screen, rng: random.Random) -> Question | None:
+def _word_at(screen: DescribedScreen, rng: random.Random) -> ReadingQuestion | None:
     word = _pick(rng, list(screen.text.words()))
     if word is None:
         return None
     ask = rng.choice(("Which word is at {point}?", "Read the word at {point}."))
-    return Question("word at", ask, word.text, _point_in(screen, rng, word.start, word.stop), word.box)
+    return ReadingQuestion("word at", ask, word.text, _point_in(screen, rng, word.start, word.stop), word.box)
 
 
-def _value(screen: Screen, rng: random.Random) -> Question | None:
+def _value(screen: DescribedScreen, rng: random.Random) -> ReadingQuestion | None:
     """What stands behind a name: a field's content, a figure, a fact."""
     named = [
         e for e in screen.elements if e.role in ("value", "textbox", "combobox") and e.exposed and e.text and e.name
@@ -88,11 +88,11 @@ def _value(screen: Screen, rng: random.Random) -> Question | None:
         if said == element.text and '"' not in name and sum(e.name.rstrip(":") == name for e in named) == 1:
             ask = rng.choice(('What is the value of "{}"?', 'What does "{}" show?', 'Read the value of "{}".'))
             if normal(name) in screen.written:
-                return Question("value", ask.format(name), said, box=element.box)
+                return ReadingQuestion("value", ask.format(name), said, box=element.box)
     return None
 
 
-def _cell(screen: Screen, rng: random.Random) -> Question | None:
+def _cell(screen: DescribedScreen, rng: random.Random) -> ReadingQuestion | None:
     cells = [e for e in screen.elements if e.role == "cell" and e.exposed and e.text and e.name and e.within]
     rng.shuffle(cells)
     headers = {normal(e.text) for e in screen.elements if e.role == "columnheader" and e.exposed}
@@ -103,11 +103,11 @@ def _cell(screen: Screen, rng: random.Random) -> Question | None:
             ask = rng.choice(
                 ('What is the "{}" of "{}"?', 'Read the "{}" of "{}".', "In the table, what is the {} of {}?")
             )
-            return Question("cell", ask.format(cell.name, cell.within), cell.text, box=cell.box)
+            return ReadingQuestion("cell", ask.format(cell.name, cell.within), cell.text, box=cell.box)
     return None
 
 
-def _below(screen: Screen, rng: random.Random) -> Question | None:
+def _below(screen: DescribedScreen, rng: random.Random) -> ReadingQuestion | None:
     """The line under another one."""
     for above in rng.sample(screen.lines, min(6, len(screen.lines))):
         if not 1 < len(above.text) <= 40 or screen.line_counts[normal(above.text)] != 1 or '"' in above.text:
@@ -118,11 +118,13 @@ def _below(screen: Screen, rng: random.Random) -> Question | None:
             if 0 <= line.box[1] - above.box[3] + 2 < 1.2 * height and abs(line.box[0] - above.box[0]) < height
         ]  # fmt: skip
         if len(under) == 1 and len(under[0].text) <= LONGEST:
-            return Question("below", f'Which text is directly below "{above.text}"?', under[0].text, box=under[0].box)
+            return ReadingQuestion(
+                "below", f'Which text is directly below "{above.text}"?', under[0].text, box=under[0].box
+            )
     return None
 
 
-def _rest_of_line(screen: Screen, rng: random.Random) -> Question | None:
+def _rest_of_line(screen: DescribedScreen, rng: random.Random) -> ReadingQuestion | None:
     line = _pick(rng, [line for line in screen.lines if " " in line.text])
     if line is None:
         return None
@@ -130,10 +132,10 @@ def _rest_of_line(screen: Screen, rng: random.Random) -> Question | None:
     same = [other for other in screen.lines if normal(other.text).startswith(normal(start))]
     if len(same) > 1 or '"' in start:
         return None
-    return Question("line start", f'Read the line that starts with "{start}".', line.text, box=line.box)
+    return ReadingQuestion("line start", f'Read the line that starts with "{start}".', line.text, box=line.box)
 
 
-def _count(screen: Screen, rng: random.Random) -> Question | None:
+def _count(screen: DescribedScreen, rng: random.Random) -> ReadingQuestion | None:
     kinds = [role for role in _COUNTED if 0 < len(screen.of_role(role)) <= 12]
     if not kinds:
         return None
@@ -141,10 +143,10 @@ def _count(screen: Screen, rng: random.Random) -> Question | None:
     counted = screen.of_role(role)
     if not all(e.exposed for e in counted):
         return None
-    return Question("count", f"How many {_COUNTED[role]} are there?", str(len(counted)))
+    return ReadingQuestion("count", f"How many {_COUNTED[role]} are there?", str(len(counted)))
 
 
-def _ticked(screen: Screen, rng: random.Random) -> Question | None:
+def _ticked(screen: DescribedScreen, rng: random.Random) -> ReadingQuestion | None:
     boxes = [e for e in screen.elements if e.role in ("checkbox", "radio", "switch") and e.exposed and e.name]
     if not boxes:
         return None
@@ -153,4 +155,4 @@ def _ticked(screen: Screen, rng: random.Random) -> Question | None:
         return None
     word = "on" if box.role == "switch" else "checked"
     answer = "yes" if "checked" in box.states else "no"
-    return Question("state", f'Is the {NOUNS[box.role][0]} "{box.name}" {word}?', answer, box=box.box)
+    return ReadingQuestion("state", f'Is the {NOUNS[box.role][0]} "{box.name}" {word}?', answer, box=box.box)

@@ -15,11 +15,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from holotron.data.colours import NAMES as COLOURS
 from holotron.data.colours import UNCLEAR
-from holotron.data.describing import LONGEST, NOUNS, Description, Screen, describe, normal
+from holotron.data.describing import LONGEST, NOUNS, DescribedScreen, Description, describe, normal
 from holotron.data.labels import Element, Kind, Sample, Text
 from holotron.data.pages.icons import NAMES as ICONS
 from holotron.data.pages.icons import words_for
-from holotron.data.reading import Question, find_text, questions
+from holotron.data.reading import ReadingQuestion, find_text, questions
 from holotron.data.targets import draw_targets
 
 _CLICK = ("Click {}.", "Click on {}.", "Press {}.", "Tap {}.", "Select {}.", "Choose {}.", "Go to {}.", "click {}")
@@ -48,7 +48,7 @@ def make_samples(
     reads: int = 4,
 ) -> list[Sample]:
     """Up to so many samples of each kind; fewer where the page does not give them."""
-    screen = Screen(elements, text)
+    screen = DescribedScreen(elements, text)
     made = list(click_samples(screen, rng, clicks))
     made += absent_samples(screen, rng, absent)
     made += [_sample("find", q) for _ in range(finds) if (q := find_text(screen, rng)) is not None]
@@ -56,11 +56,11 @@ def make_samples(
     return made
 
 
-def _sample(kind: Kind, question: Question) -> Sample:
+def _sample(kind: Kind, question: ReadingQuestion) -> Sample:
     return Sample(kind, question.by, question.text, question.box, question.answer, question.point)
 
 
-def click_samples(screen: Screen, rng: random.Random, count: int) -> Iterator[Sample]:
+def click_samples(screen: DescribedScreen, rng: random.Random, count: int) -> Iterator[Sample]:
     """Different targets, each described in one way."""
     for target in draw_targets(screen, rng, count):
         sample = click_sample(screen, target, rng, _PRACTICE)
@@ -69,7 +69,7 @@ def click_samples(screen: Screen, rng: random.Random, count: int) -> Iterator[Sa
 
 
 def click_sample(
-    screen: Screen, target: Element, rng: random.Random, weights: Mapping[str, float] = _WEIGHTS
+    screen: DescribedScreen, target: Element, rng: random.Random, weights: Mapping[str, float] = _WEIGHTS
 ) -> Sample | None:
     """The target described in one of the ways that are possible, if there is one."""
     found = describe(screen, target, rng)
@@ -88,7 +88,7 @@ def command(role: str, phrase: str, rng: random.Random) -> str:
 # ----------------------------------------------------------------------------------------------- what is not there
 
 
-def absent_samples(screen: Screen, rng: random.Random, count: int) -> Iterator[Sample]:
+def absent_samples(screen: DescribedScreen, rng: random.Random, count: int) -> Iterator[Sample]:
     """Instructions that sound just as sensible, about things that are not on the screen."""
     roles = [element.role for element in screen.targets]
     if not roles:
@@ -105,7 +105,7 @@ def absent_samples(screen: Screen, rng: random.Random, count: int) -> Iterator[S
                 break
 
 
-def _absent_text(screen: Screen, role: str, rng: random.Random) -> Description | None:
+def _absent_text(screen: DescribedScreen, role: str, rng: random.Random) -> Description | None:
     """The name of something that is there, with a word replaced by another of the page, or a letter changed."""
     names = [e.name for e in screen.of_role(role) if 2 < len(e.name) <= LONGEST and '"' not in e.name]
     words = [word.text for word in screen.text.words() if word.text.isalnum()]
@@ -126,7 +126,7 @@ def _absent_text(screen: Screen, role: str, rng: random.Random) -> Description |
     return None
 
 
-def _absent_icon(screen: Screen, role: str, rng: random.Random) -> Description | None:
+def _absent_icon(screen: DescribedScreen, role: str, rng: random.Random) -> Description | None:
     there = {element.icon for element in screen.elements if element.icon}
     if not there:
         return None
@@ -136,7 +136,7 @@ def _absent_icon(screen: Screen, role: str, rng: random.Random) -> Description |
     return Description("icon", f"the {words_for(rng.choice(missing))[0]} icon") if missing else None
 
 
-def _absent_colour(screen: Screen, role: str, rng: random.Random) -> Description | None:
+def _absent_colour(screen: DescribedScreen, role: str, rng: random.Random) -> Description | None:
     painted = [e for e in screen.of_role(role) if e.colour]
     if role not in ("button", "swatch", "shape") or not painted or any(e.colour == UNCLEAR for e in painted):
         return None

@@ -36,11 +36,11 @@ from holotron.storage.manifest import agree
 TABS = 3  # pages that one browser works on at a time
 
 Choose = Callable[[MadePage, Shot, random.Random], list[Sample]]  # the samples of one screenshot
-Progress = Callable[["Report"], None]
+Progress = Callable[["SynthSummary"], None]
 
 
 @dataclass(slots=True)
-class Report:
+class SynthSummary:
     """What a run has done so far."""
 
     pages: int = 0  # made by this run
@@ -71,14 +71,14 @@ def synthesise(
     shard_pages: int = 64,
     choose: Choose = usual_samples,
     progress: Progress = lambda report: None,
-) -> Report:
+) -> SynthSummary:
     """Fill the folder with pages 0 .. pages - 1 of this recipe and seed. Resumes; adds; refuses to mix recipes."""
     if pages < 1 or processes < 1 or shard_pages < 1:
         raise ConfigError("pages, processes and shard_pages must be at least 1")
     config = {"recipe": recipe.describe(), "seed": seed, "shard_pages": shard_pages, "samples": choose.__name__}
     agree(folder, {"format": FORMAT, "config": config})
     sweep_temporaries(folder / FOLDER)
-    report = Report(wanted=pages)
+    report = SynthSummary(wanted=pages)
     todo = []
     for number in range(-(-pages // shard_pages)):
         first, last = number * shard_pages, min((number + 1) * shard_pages, pages)
@@ -113,7 +113,7 @@ class _Shard:
     choose: Choose
 
 
-def _work(todo: list[_Shard], processes: int) -> Iterator[Report]:
+def _work(todo: list[_Shard], processes: int) -> Iterator[SynthSummary]:
     """Reports of shards as they are finished."""
     if processes == 1 or len(todo) <= 1:
         with closing(_Maker()) as maker:
@@ -121,7 +121,7 @@ def _work(todo: list[_Shard], processes: int) -> Iterator[Report]:
         return
     spawn = multiprocessing.get_context("spawn")  # a forked child would share the parent's event loop and pipes
     with ProcessPoolExecutor(min(processes, len(todo)), mp_context=spawn, initializer=_start) as pool:
-        waiting: set[Future[Report]] = {pool.submit(_make, shard) for shard in todo}
+        waiting: set[Future[SynthSummary]] = {pool.submit(_make, shard) for shard in todo}
         try:
             while waiting:
                 done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
@@ -139,7 +139,7 @@ class _Maker:
         self._runner = asyncio.Runner()
         self._renderer = Renderer(tabs=TABS)
 
-    def make(self, shard: _Shard) -> Report:
+    def make(self, shard: _Shard) -> SynthSummary:
         return self._runner.run(_make_shard(self._renderer, shard))
 
     def close(self) -> None:
@@ -164,14 +164,14 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _make(shard: _Shard) -> Report:
+def _make(shard: _Shard) -> SynthSummary:
     assert _maker is not None
     return _maker.make(shard)
 
 
-async def _make_shard(renderer: Renderer, shard: _Shard) -> Report:
+async def _make_shard(renderer: Renderer, shard: _Shard) -> SynthSummary:
     made = [make_page(shard.recipe, shard.seed, index) for index in range(shard.first, shard.last)]
-    report = Report()
+    report = SynthSummary()
     rows: list[Row] = []
     for page, shots in zip(made, await asyncio.gather(*map(renderer.render, made)), strict=True):
         report.pages += 1

@@ -6,13 +6,13 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 
-from holotron.data.describing import Screen, normal
+from holotron.data.describing import DescribedScreen, normal
 from holotron.data.labels import Element
 
 SMALL = 1200.0  # CSS pixels squared: a button of a toolbar, a link, a box to tick
 
 
-def draw_targets(screen: Screen, rng: random.Random, count: int) -> list[Element]:
+def draw_targets(screen: DescribedScreen, rng: random.Random, count: int) -> list[Element]:
     """Different targets: two thirds small and mistakable, where there are such, the others anything. Left to chance,
     most would be the large ones that nothing else looks like."""
     any_ones = rng.sample(screen.targets, min(count, len(screen.targets)))
@@ -31,7 +31,7 @@ def in_turns(elements: Sequence[Element], rng: random.Random) -> list[Element]:
     return sorted(turns, key=turns.__getitem__)
 
 
-def mistakable(screen: Screen, target: Element) -> bool:
+def mistakable(screen: DescribedScreen, target: Element) -> bool:
     """Is there something else that shares a word with it, or looks like it?"""
     others = [e for e in screen.rivals if e is not target]
     if words := set(normal(target.name).split()):

@@ -25,7 +25,7 @@ from holotron.engine.session import SessionCommands
 if TYPE_CHECKING:
     from holotron.engine.content import Part, Parts
     from holotron.engine.engine import Engine
-    from holotron.model.processor import Deltas, Screen
+    from holotron.model.processor import Deltas, ShownScreen
 
 T = TypeVar("T")
 
@@ -84,7 +84,7 @@ class AsyncSession(SessionCommands):
             self._append_unseen(content)
         return len(content)
 
-    async def screen(self) -> Screen | None:
+    async def screen(self) -> ShownScreen | None:
         parts = await asyncio.wrap_future(self._screen())
         return await self._engine.aio.on_worker(lambda: compose_screen(parts, self._engine.model.config.image))
 

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from holotron.model.processor import ImageConfig, Prompt, Run, Screen
+from holotron.model.processor import ImageConfig, Prompt, Run, ShownScreen
 from holotron.model.processor.deltas import merge_groups, screen_key
 
 BLOCK = 64  # tokens per link of the hash chain
@@ -218,7 +218,7 @@ class Log:
         return same
 
 
-def compose_screen(parts: Sequence[tuple[Picture, list[TileSpan]]], config: ImageConfig) -> Screen | None:
+def compose_screen(parts: Sequence[tuple[Picture, list[TileSpan]]], config: ImageConfig) -> ShownScreen | None:
     """The screen that a log has shown (see `Log.screen_parts`). Copies pixels: not for the loop's thread."""
     if not parts:
         return None
@@ -228,4 +228,4 @@ def compose_screen(parts: Sequence[tuple[Picture, list[TileSpan]]], config: Imag
     for picture, shown in changes:
         for run, span in zip(picture.runs or (), shown, strict=True):
             tiles[run.tile] = merge_groups(tiles[run.tile], span.tile.pixels, run.first, run.count, step)
-    return Screen(first.size, tiles, parts[-1][0].key)
+    return ShownScreen(first.size, tiles, parts[-1][0].key)

@@ -27,7 +27,7 @@ from holotron.engine.log import Log, Picture, TileSpan, compose_screen
 from holotron.engine.sequence import Sequence
 from holotron.engine.sessions import describe
 from holotron.errors import HolotronError
-from holotron.model.processor import Deltas, Screen
+from holotron.model.processor import Deltas, ShownScreen
 
 if TYPE_CHECKING:
     from holotron.engine.content import Part
@@ -144,7 +144,7 @@ class Session(SessionCommands):
             self._append_unseen(content)
         return len(content)
 
-    def screen(self) -> Screen | None:
+    def screen(self) -> ShownScreen | None:
         """What has been shown of the screen so far, from the log: the last screenshot, put together from the changes
         where it was told as such. None: nothing, or not all of it is in the log any more."""
         return compose_screen(self._screen().result(), self._engine.model.config.image)

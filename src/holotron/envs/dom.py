@@ -14,7 +14,7 @@ SCRIPT = (files(__package__) / "assets" / "dom.js").read_text()
 
 
 @dataclass(frozen=True, slots=True)
-class Element:
+class DomElement:
     index: int
     parent: int  # index of the parent, -1 for the root
     tag: str  # lower case; "#text" for text that stands beside elements
@@ -40,11 +40,11 @@ class Element:
         return self.x + self.width / 2, self.y + self.height / 2
 
 
-def parse(rows: str, *, left: float = 0.0, top: float = 0.0) -> list[Element]:
+def parse(rows: str, *, left: float = 0.0, top: float = 0.0) -> list[DomElement]:
     """The result of `SCRIPT` as elements; `left`, `top` is where the observed part of the viewport begins."""
     elements = []
     for index, row in enumerate(json.loads(rows)):
         x, y, width, height = row.pop("rect")
         row["classes"] = tuple(row.get("classes", ()))
-        elements.append(Element(index=index, x=x - left, y=y - top, width=width, height=height, **row))
+        elements.append(DomElement(index=index, x=x - left, y=y - top, width=width, height=height, **row))
     return elements

@@ -12,7 +12,7 @@ import json
 import math
 import sys
 
-from holotron.envs.tab import Box, Tab
+from holotron.envs.tab import Area, Tab
 from holotron.types import Action, Click, DoubleClick, Drag, Hover, PressKeys, RightClick, Scroll, Wait, Write
 
 MOST_OF_A_PAGE = 0.8  # how far a scroll without an amount goes, as a part of the view
@@ -34,10 +34,10 @@ class Refused(Exception):
     """The action was not done; the message tells the agent why."""
 
 
-async def perform(tab: Tab, action: Action, view: Box | None = None) -> str:
+async def perform(tab: Tab, action: Action, view: Area | None = None) -> str:
     """Do one in-page action; returns what the agent should know about it, mostly nothing. `view` is the part of the
     viewport that the agent sees and counts coordinates from."""
-    view = view or Box(0, 0, tab.display.width, tab.display.height)
+    view = view or Area(0, 0, tab.display.width, tab.display.height)
     match action:
         case Click(x, y):
             await tab.click(*_inside(view, x, y))
@@ -66,14 +66,14 @@ def waiting_time(action: Wait) -> float:
     return min(action.seconds, LONGEST_WAIT) if action.seconds > 0 else 0.0
 
 
-def _inside(view: Box, x: float, y: float) -> tuple[float, float]:
+def _inside(view: Area, x: float, y: float) -> tuple[float, float]:
     """The point in the viewport for a point in the view."""
     if not (math.isfinite(x) and math.isfinite(y) and 0 <= x <= view.width and 0 <= y <= view.height):
         raise Refused(f"The point ({x:g}, {y:g}) is outside the {view.width:g}x{view.height:g} view.")
     return view.x + min(x, view.width - 0.01), view.y + min(y, view.height - 0.01)  # the far edges belong to it
 
 
-async def _scroll(tab: Tab, action: Scroll, view: Box) -> None:
+async def _scroll(tab: Tab, action: Scroll, view: Area) -> None:
     x = view.width / 2 if action.x is None else action.x
     y = view.height / 2 if action.y is None else action.y
     vertical = action.direction in ("up", "down")
@@ -85,7 +85,7 @@ async def _scroll(tab: Tab, action: Scroll, view: Box) -> None:
     await tab.wheel(x, y, 0 if vertical else signed, signed if vertical else 0)
 
 
-async def _write(tab: Tab, action: Write, view: Box) -> str:
+async def _write(tab: Tab, action: Write, view: Area) -> str:
     if action.x is not None and action.y is not None:
         await tab.click(*_inside(view, action.x, action.y))
     kind = await tab.evaluate(f"({_FOCUSED_KIND})()")

@@ -38,7 +38,7 @@ from holotron.envs.pool import OPEN_TIMEOUT, BrowserPool, Lease, bounded
 from holotron.envs.registry import PoolRequest, environments
 from holotron.envs.session import prepare
 from holotron.envs.static import StaticServer
-from holotron.envs.tab import Box, Clipboard, Display, Tab
+from holotron.envs.tab import Area, Clipboard, Display, Tab
 from holotron.errors import ConfigError, EnvironmentFault, MissingDependency
 from holotron.types import Action, Answer, Drag, Hover, Observation, Restart, StepResult, Task, Wait
 
@@ -156,7 +156,7 @@ class MiniWobEnvironment:
         self._options = options
         self._display = Display(WIDTH, HEIGHT, options.scale, options.format)
         top = INSTRUCTION if options.crop else 0
-        self._view = Box(0, top, WIDTH, HEIGHT - top)  # the part of the viewport that is observed
+        self._view = Area(0, top, WIDTH, HEIGHT - top)  # the part of the viewport that is observed
         self._lease: Lease | None = None
         self._tab: Tab | None = None
         self._loads = 0
@@ -226,7 +226,7 @@ class MiniWobEnvironment:
         """The value of a JavaScript expression in the task's page. Coordinates it returns are those of the viewport."""
         return await self._open_tab.evaluate(expression)
 
-    async def dom(self) -> list[dom.Element]:
+    async def dom(self) -> list[dom.DomElement]:
         """Every visible element, in the coordinates of actions."""
         return dom.parse(await self._open_tab.evaluate(dom.SCRIPT), top=self._view.y)
 
@@ -292,7 +292,7 @@ class MiniWobEnvironment:
 
     async def _look(self) -> Observation:
         view, (x, y) = self._view, self._scroll
-        clip = Box(x + view.x, y + view.y, view.width, view.height) if view.y else None
+        clip = Area(x + view.x, y + view.y, view.width, view.height) if view.y else None
         image = await self._open_tab.screenshot(clip)
         notes, self._notes[:] = " ".join(filter(None, self._notes)), []
         with Image.open(io.BytesIO(image)) as opened:

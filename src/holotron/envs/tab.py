@@ -61,7 +61,7 @@ class Display:
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class Area:
     """A rectangle in CSS pixels."""
 
     x: float
@@ -160,7 +160,7 @@ class Tab:
             raise EnvironmentFault(f"A script failed in the page: {what.splitlines()[0] if what else expression}")
         return reply["result"].get("value")
 
-    async def screenshot(self, clip: Box | None = None, *, timeout: float | None = None) -> bytes:
+    async def screenshot(self, clip: Area | None = None, *, timeout: float | None = None) -> bytes:
         """The viewport (or `clip`, in document coordinates) in device pixels, encoded as the display says."""
         parameters: dict[str, Any] = {"format": self.display.format}
         if self.display.format == "jpeg":

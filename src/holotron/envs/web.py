@@ -178,7 +178,7 @@ class WebEnvironment:
         """The value of a JavaScript expression in the page in front."""
         return await self._open_session.tab.evaluate(expression)
 
-    async def dom(self) -> list[dom.Element]:
+    async def dom(self) -> list[dom.DomElement]:
         """Every visible element, in the coordinates of actions."""
         return dom.parse(await self.evaluate(dom.SCRIPT))
 

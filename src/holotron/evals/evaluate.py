@@ -20,7 +20,7 @@ from holotron.agent.events import Listener
 from holotron.agent.policies.base import Policy
 from holotron.evals.statistics import Scoreboard, scoreboard
 from holotron.rollouts.progress import Progress
-from holotron.rollouts.runner import Settings
+from holotron.rollouts.runner import RolloutSettings
 from holotron.rollouts.store import RunReader
 from holotron.rollouts.suite import play
 from holotron.suites.base import Suite
@@ -57,7 +57,7 @@ async def evaluate(
     suite: Suite,
     out: Path,
     *,
-    settings: Settings = Settings(),
+    settings: RolloutSettings = RolloutSettings(),
     on_progress: Callable[[Progress], None] | None = None,
     on_episode: Callable[[Trajectory], None] | None = None,
     listeners: Sequence[Listener] = (),

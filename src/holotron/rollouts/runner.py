@@ -40,7 +40,7 @@ BREAK_OFF_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class RolloutSettings:
     """How a rollout is run; none of it changes what an episode is."""
 
     sessions: int = 8
@@ -72,7 +72,7 @@ async def rollout(
     pool: EnvironmentPool[Any],
     out: Path,
     *,
-    settings: Settings = Settings(),
+    settings: RolloutSettings = RolloutSettings(),
     limits: Limits = Limits(),
     repeats: int = 1,
     environment: Mapping[str, Any] | None = None,
@@ -113,7 +113,7 @@ class _Coordinator:
         policy: Policy,
         pool: EnvironmentPool[Any],
         writer: RunWriter,
-        settings: Settings,
+        settings: RolloutSettings,
         limits: Limits,
         on_progress: Callable[[Progress], None] | None,
         on_episode: Callable[[Trajectory], None] | None,

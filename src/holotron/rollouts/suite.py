@@ -19,7 +19,7 @@ from holotron.agent.policies.base import Policy
 from holotron.agent.policies.labelled import LabelledPolicy
 from holotron.agent.policies.registry import PolicyRequest, declared_profile, make_policy
 from holotron.rollouts.progress import Progress
-from holotron.rollouts.runner import Settings, rollout
+from holotron.rollouts.runner import RolloutSettings, rollout
 from holotron.suites.base import Suite, find_suite
 from holotron.types import Trajectory
 from holotron.view import View
@@ -56,7 +56,7 @@ async def play(
     policy: Policy,
     out: Path,
     *,
-    settings: Settings = Settings(),
+    settings: RolloutSettings = RolloutSettings(),
     repeats: int = 1,
     kind: str = "rollout",
     on_progress: Callable[[Progress], None] | None = None,

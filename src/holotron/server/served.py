@@ -23,7 +23,7 @@ Kind = Literal["chat", "text"]
 
 
 @dataclass(frozen=True)
-class Turn:
+class ServedTurn:
     start: int  # length of the log before it
     prompt: int  # ... before the reply
     said: Transcript = field(default_factory=Transcript)  # up to the prompt's end; up to the reply's, when there is one
@@ -42,7 +42,7 @@ class ServedSession:
     max_marks: int  # snapshots it may hold
     kind: Kind | None = None  # decided by the first turn
     tools: list[dict[str, Any]] | None = None  # likewise: they stand at the beginning of the log
-    turns: list[Turn] = field(default_factory=list)
+    turns: list[ServedTurn] = field(default_factory=list)
     begins: Transcript = field(default_factory=Transcript)  # before the first turn
     held: bool = False
 
@@ -90,7 +90,7 @@ class ServedSession:
         """Begin a turn. If the engine refuses the prompt, nothing has changed."""
         start, said = self.length, self.said
         added = await self.engine_session.append(prompt, confirm=True)
-        turn = Turn(start, start + added)
+        turn = ServedTurn(start, start + added)
         if isinstance(prompt, Prompt):
             turn = replace(turn, said=said.asked(prompt), opens_reasoning=prompt.opens_reasoning, thinking=thinking)
         self.kind = kind

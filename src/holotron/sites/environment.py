@@ -142,7 +142,7 @@ class SitesEnvironment:
         """The value of a JavaScript expression in the page in front."""
         return await self._open.evaluate(expression)
 
-    async def dom(self) -> list[dom.Element]:
+    async def dom(self) -> list[dom.DomElement]:
         """Every visible element, in the coordinates of actions."""
         return await self._open.dom()
 

@@ -34,7 +34,7 @@ from holotron.sites.words import Words
 from holotron.types import Action, Task
 
 if TYPE_CHECKING:
-    from holotron.sites.solver.view import View
+    from holotron.sites.solver.view import PageView
     from holotron.sites.web import App
 
 SUITE = "sites"
@@ -78,7 +78,7 @@ class Assignment:
     signed_in: int | None = None  # the user whose log-in the browser holds at the start
 
 
-Plan = Callable[["View"], Action | None]
+Plan = Callable[["PageView"], Action | None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ class Finding:
 
 
 @dataclass(slots=True)
-class Report:
+class Verification:
     records: int = 0  # that are sound
     findings: list[Finding] = field(default_factory=list)
 
@@ -60,9 +60,9 @@ class Report:
 # ------------------------------------------------------------------------------------------------------------- finding
 
 
-def verify(folder: Path, tables: Tables, check: Check = lambda record: ()) -> Report:
+def verify(folder: Path, tables: Tables, check: Check = lambda record: ()) -> Verification:
     """Read everything. Nothing is changed and no lock is taken: a store can be verified while it is being written."""
-    report = Report()
+    report = Verification()
     if exists(folder / MANIFEST):
         try:
             read_manifest(folder, tables.format)
@@ -129,7 +129,7 @@ def _name(table: Table, number: int) -> str:
 # -------------------------------------------------------------------------------------------------------- moving aside
 
 
-def quarantine(folder: Path, tables: Tables, check: Check = lambda record: ()) -> tuple[Report, Path]:
+def quarantine(folder: Path, tables: Tables, check: Check = lambda record: ()) -> tuple[Verification, Path]:
     """Verify, while nobody else writes, and move aside what is bad. The report, and where the bad things are now."""
     lock = lock_folder(folder)
     try:

@@ -42,16 +42,16 @@ def asked(request: SuiteRequest) -> Suite:
     )
 
 
-class Question(NamedTuple):
+class ClickQuestion(NamedTuple):
     picture: Observation
     instruction: str
     box: Box
 
 
 @lru_cache(maxsize=4)
-def questions(folder: Path) -> dict[str, list[Question]]:
+def questions(folder: Path) -> dict[str, list[ClickQuestion]]:
     """Every click that the pages of a folder ask for, by how its element is described. Pictures stay compressed."""
-    found: dict[str, list[Question]] = {}
+    found: dict[str, list[ClickQuestion]] = {}
     for row in iter_rows(folder, ["image", "width", "height", "scale", "samples"]):
         size = (row["width"], row["height"])
         viewport = (round(size[0] / row["scale"]), round(size[1] / row["scale"]))
@@ -59,7 +59,7 @@ def questions(folder: Path) -> dict[str, list[Question]]:
         for sample in row["samples"]:
             if sample["kind"] in ("click", "find"):
                 left, top, right, bottom = sample["box"]
-                asked = Question(picture, sample["instruction"], (left, top, right, bottom))
+                asked = ClickQuestion(picture, sample["instruction"], (left, top, right, bottom))
                 found.setdefault(sample["by"], []).append(asked)
     if not found:
         raise InputError(f"{folder} asks for no clicks")
@@ -69,7 +69,7 @@ def questions(folder: Path) -> dict[str, list[Question]]:
 class AskedEnvironment:
     def __init__(self) -> None:
         self._task: Task | None = None
-        self._question: Question | None = None
+        self._question: ClickQuestion | None = None
 
     @property
     def task(self) -> Task:

@@ -20,7 +20,7 @@ from holotron.training.learner import Learner
 from holotron.training.rl.objective import Drawing
 from holotron.training.rl.player import Player, open_suite
 from holotron.training.rl.policy import RolloutPolicy
-from holotron.training.rl.record import Rollout, Turn, play_of
+from holotron.training.rl.record import Rollout, SampledTurn, play_of
 from holotron.training.rl.successes import Successes
 from holotron.training.rl.weights import Probe, disagreement
 from holotron.types import Click, Outcome, Task
@@ -72,7 +72,9 @@ def test_a_policy_with_deltas_is_recorded_learnt_and_probed_as_served(start: Pat
         probe = Probe.start(engine, play, rollout, CONFIG.tokens.image)
         result = probe.finish()
         assert probe.prompt.ids == log[: len(probe.prompt.ids)]
-        assert result is not None and disagreement(learner, [Turn(probe.prompt, result)], rollout, drawing) <= 1.001
+        assert (
+            result is not None and disagreement(learner, [SampledTurn(probe.prompt, result)], rollout, drawing) <= 1.001
+        )
 
     kept = Successes(tmp_path, keep=1)
     kept.add(rollout, 0, 0)

@@ -6,7 +6,7 @@ prompt = processor.render([{"role": "user", "content": [{"type": "image", "image
 """
 
 from holotron.model.processor.continuation import Transcript
-from holotron.model.processor.deltas import Deltas, Run, Screen
+from holotron.model.processor.deltas import Deltas, Run, ShownScreen
 from holotron.model.processor.images import ImageLimits, TiledImage, decode_image, normalise, tile_keys, to_tiles
 from holotron.model.processor.processor import Processor, Prompt, PromptImage, PromptLimits
 from holotron.model.processor.reply import ReplyParser, ReplyPart, ToolCall, parse_reply
@@ -28,7 +28,7 @@ __all__ = [
     "ReplyPart",
     "Run",
     "SamplingDefaults",
-    "Screen",
+    "ShownScreen",
     "StreamDecoder",
     "TiledImage",
     "Tokenizer",

@@ -37,7 +37,7 @@ ADDRESS = 3  # signs; also the longest gap between two runs that is shown instea
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Screen:
+class ShownScreen:
     """What a model has been shown of a screen so far: the tiles of the last whole picture with all changes since."""
 
     size: tuple[int, int]  # of the picture, before it was cut into tiles
@@ -67,7 +67,7 @@ class Deltas:
     """How to tell changes, and from what: without a screen before, the first picture is shown whole."""
 
     tolerance: int = 0  # greatest difference of a colour value, of 255, that counts as none
-    screen: Screen | None = None
+    screen: ShownScreen | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.tolerance <= 255:
@@ -85,10 +85,10 @@ class Cut:
 
     runs: tuple[Run, ...] | None  # None: whole, as without deltas
     base: bytes | None  # key of the screen that the runs change
-    screen: Screen  # what has been shown after it
+    screen: ShownScreen  # what has been shown after it
 
 
-def cut_delta(now: Screen, deltas: Deltas, config: ImageConfig) -> Cut:
+def cut_delta(now: ShownScreen, deltas: Deltas, config: ImageConfig) -> Cut:
     """What of a picture has to be shown. One of another size than the screen before is shown whole, and so is one of
     which so much has changed that telling it as changes would not be shorter."""
     before = deltas.screen
@@ -104,7 +104,7 @@ def cut_delta(now: Screen, deltas: Deltas, config: ImageConfig) -> Cut:
         return Cut(runs, before.key, now)
     # What was forgiven has not been shown: the next picture is compared with what was, or noise would add up unseen.
     shown = apply_runs(before.tiles, now.tiles, runs, config)
-    return Cut(runs, before.key, Screen(now.size, shown, screen_key(now.size, tile_keys(shown))))
+    return Cut(runs, before.key, ShownScreen(now.size, shown, screen_key(now.size, tile_keys(shown))))
 
 
 def changed_groups(before: Tensor, now: Tensor, config: ImageConfig, tolerance: int = 0) -> Tensor:

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from holotron.errors import ConfigError, InputError
 from holotron.model.processor import folder
-from holotron.model.processor.deltas import MARK, Deltas, Run, Screen, address, cut_delta, screen_key, whole_runs
+from holotron.model.processor.deltas import MARK, Deltas, Run, ShownScreen, address, cut_delta, screen_key, whole_runs
 from holotron.model.processor.images import ImageLimits, TiledImage, tile_keys, to_tiles
 from holotron.model.processor.messages import ImageSource, load_image, plain_chat
 from holotron.model.processor.sampling import SamplingDefaults
@@ -53,7 +53,7 @@ class PromptImage:
     runs: tuple[Run, ...] | None = None  # the groups that are shown; None: all
     places: tuple[int, ...] = ()  # where each run's tokens begin, from `start` on
     base: bytes | None = None  # key of the screen that the runs change
-    screen: Screen | None = None  # what has been shown after it, where deltas are on
+    screen: ShownScreen | None = None  # what has been shown after it, where deltas are on
 
     @property
     def shown(self) -> tuple[Run, ...]:
@@ -268,7 +268,7 @@ class Processor:
         """The image told as changes, and its tokens; whole where that is not shorter."""
         eyes, token = self._eyes(), self.tokenizer.image_id
         assert token is not None
-        now = Screen(image.size, image.tiles, screen_key(image.size, image.keys))
+        now = ShownScreen(image.size, image.tiles, screen_key(image.size, image.keys))
         cut = cut_delta(now, deltas, eyes)
         if cut.runs is None:
             return replace(image, screen=cut.screen), [token] * image.length

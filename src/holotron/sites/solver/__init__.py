@@ -9,6 +9,6 @@ as it is and the app's state, not from a script of clicks, so it also labels sta
 """
 
 from holotron.sites.solver.solve import SitesSolver, next_action
-from holotron.sites.solver.view import Lost, View
+from holotron.sites.solver.view import Lost, PageView
 
-__all__ = ["Lost", "SitesSolver", "View", "next_action"]
+__all__ = ["Lost", "PageView", "SitesSolver", "next_action"]

@@ -12,7 +12,7 @@ from typing import Protocol
 from holotron.envs.base import Environment
 from holotron.errors import EnvironmentFault
 from holotron.sites.episode import Episode
-from holotron.sites.solver.view import SCRIPT, Lost, View
+from holotron.sites.solver.view import SCRIPT, Lost, PageView
 from holotron.types import Action, CloseTab, GoBack, Observation, Wait
 
 SLOW_PAGE = 2.5  # seconds; a little more than such a page takes
@@ -40,7 +40,7 @@ class SitesSolver:
 
 
 def next_action(episode: Episode, dump: str, observation: Observation) -> Action | None:
-    view = View(dump, episode)
+    view = PageView(dump, episode)
     if view.host != episode.host:  # an empty tab, or one that a learner has opened
         return CloseTab() if observation.tabs else GoBack()
     try:
@@ -49,7 +49,7 @@ def next_action(episode: Episode, dump: str, observation: Observation) -> Action
         return _home(view)
 
 
-def _clear(view: View) -> Action | None:
+def _clear(view: PageView) -> Action | None:
     """What comes before everything else: pop-ups, waiting, signing in, wrong turns."""
     if view.has("close"):
         return view.click("close")
@@ -71,7 +71,7 @@ def _clear(view: View) -> Action | None:
     return None
 
 
-def _home(view: View) -> Action | None:
+def _home(view: PageView) -> Action | None:
     try:
         return view.click("brand")
     except Lost:

@@ -46,7 +46,7 @@ class Element:
     cover: str = ""  # what lies on top of it when no click does
 
 
-class View:
+class PageView:
     def __init__(self, dump: str, episode: Episode) -> None:
         """`dump` is what `SCRIPT` says of the page."""
         raw = json.loads(dump)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holotron.suites.miniwob_solver.moves import SCROLL_STEP, at, check, click, fill, first, first_of, press_submit
-from holotron.suites.miniwob_solver.page import Element, Page
+from holotron.suites.miniwob_solver.page import Page, PageElement
 from holotron.suites.miniwob_solver.registry import solves
 from holotron.suites.miniwob_solver.words import listed, ordinal, parse, quoted, rgb
 from holotron.types import Action, PressKeys, Scroll
@@ -46,7 +46,7 @@ def choose_shades(goal: str, page: Page) -> Action:
     (colour,) = parse(goal, r"shades of (\w+)")
     channel = ("red", "green", "blue").index(colour)
 
-    def is_wanted(shade: Element) -> bool:
+    def is_wanted(shade: PageElement) -> bool:
         value = rgb(shade.background)
         return value[channel] == max(value)
 
@@ -70,7 +70,7 @@ def radio_and_text_box(goal: str, page: Page) -> Action:
 # ------------------------------------------------------------------------------------------------------- drop-downs
 
 
-def choose_option(page: Page, select: Element, name: str) -> Action | None:
+def choose_option(page: Page, select: PageElement, name: str) -> Action | None:
     """Open the list, scroll it if it is long, click the entry; None when it is chosen."""
     if select.value == name:
         return None
@@ -133,7 +133,7 @@ def choose_from_scroll_list(goal: str, page: Page) -> Action:
     return PressKeys(("Control", "ArrowDown" if steps > 0 else "ArrowUp"))
 
 
-def names_in(names: str, options: list[Element]) -> set[str]:
+def names_in(names: str, options: list[PageElement]) -> set[str]:
     """'Korea, Republic of, Peru' is two names: split at the comma that leaves entries of the list on both sides."""
     texts = {o.text for o in options}
     if names in texts:

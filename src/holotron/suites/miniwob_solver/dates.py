@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import date, datetime
 
 from holotron.suites.miniwob_solver.moves import click, first, press_submit
-from holotron.suites.miniwob_solver.page import Element, Page
+from holotron.suites.miniwob_solver.page import Page, PageElement
 from holotron.suites.miniwob_solver.registry import solves
 from holotron.suites.miniwob_solver.words import parse
 from holotron.types import Action
 
 
-def choose_date(page: Page, field: Element, wanted: str) -> Action | None:
+def choose_date(page: Page, field: PageElement, wanted: str) -> Action | None:
     """`wanted` as MM/DD/YYYY: open the calendar, turn to the month, click the day, which also closes it."""
     day = datetime.strptime(wanted, "%m/%d/%Y").date()
     title = page.find(css="ui-datepicker-title")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from holotron.suites.miniwob_solver.moves import at, first, press_submit
-from holotron.suites.miniwob_solver.page import Element, Page, Rect
+from holotron.suites.miniwob_solver.page import Page, PageElement, Rect
 from holotron.suites.miniwob_solver.registry import Memory, solves
 from holotron.suites.miniwob_solver.shapes import SHAPE_NAMES
 from holotron.suites.miniwob_solver.words import ordinal, parse
@@ -18,7 +18,7 @@ def drag(start: tuple[float, float], end: tuple[float, float]) -> Drag:
     return Drag(*at(start), *at(end))
 
 
-def grip(element: Element) -> tuple[float, float]:
+def grip(element: PageElement) -> tuple[float, float]:
     """Where to take hold of it."""
     return element.point or element.rect.centre
 
@@ -39,7 +39,7 @@ def drag_in_direction(goal: str, page: Page) -> Action:
     return drag((x, y), (x + 30 * dx, y + 30 * dy))
 
 
-def _translation(shape: Element) -> tuple[float, float]:
+def _translation(shape: PageElement) -> tuple[float, float]:
     transform = shape.attributes.get("transform", "translate(0,0)")
     x, y = transform.removeprefix("translate(").removesuffix(")").split(",")
     return float(x), float(y)
@@ -57,7 +57,7 @@ def drag_into_box(goal: str, page: Page) -> Action:
     return drag((x, y), (x + dx, y + dy))
 
 
-def _into(moving: list[Element], box: Element) -> Action | None:
+def _into(moving: list[PageElement], box: PageElement) -> Action | None:
     """Drag the first shape that is not in the box to a place of its own there, so that none hides another."""
     for i, shape in enumerate(moving):
         if not box.rect.contains(shape.rect):
@@ -75,7 +75,7 @@ def drag_shapes_into_box(goal: str, page: Page) -> Action:
     return first(_into(right, box), _out_of(page, wrong, box), press_submit(page))
 
 
-def _out_of(page: Page, staying: list[Element], box: Element) -> Action | None:
+def _out_of(page: Page, staying: list[PageElement], box: PageElement) -> Action | None:
     """Drag the first shape that reaches into the box to the far side of the plane."""
     for shape in staying:
         if box.rect.touches(shape.rect):
@@ -90,7 +90,7 @@ def sort_shapes_into_boxes(goal: str, page: Page) -> Action:
     word = parse(goal, r"Drag all (\w+) (?:shapes )?into the left box")[0]
     left, right = page.all("rect", id="shape-container")
 
-    def belongs_left(shape: Element) -> bool:
+    def belongs_left(shape: PageElement) -> bool:
         return word in (shape.attributes["fill"], SHAPE_NAMES[shape.tag] + "s")
 
     shapes = _movable(page)
@@ -101,14 +101,14 @@ def sort_shapes_into_boxes(goal: str, page: Page) -> Action:
     )
 
 
-def _movable(page: Page) -> list[Element]:
+def _movable(page: Page) -> list[PageElement]:
     return page.all(where=lambda e: e.tag in SHAPE_NAMES and e.id != "shape-container")
 
 
 # ------------------------------------------------------------------------------------------------------ sorted lists
 
 
-def _move_entry(entries: list[Element], start: int, end: int) -> Drag:
+def _move_entry(entries: list[PageElement], start: int, end: int) -> Drag:
     """Drop an entry on another one's place; a little further in the direction of travel makes the rest give way."""
     a, b = entries[start].rect, entries[end].rect
     rightward, downward = _sign(b.x - a.x), _sign(b.y - a.y)

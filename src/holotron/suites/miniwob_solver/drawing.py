@@ -6,14 +6,14 @@ import math
 
 from holotron.suites.miniwob_solver.dragging import drag
 from holotron.suites.miniwob_solver.moves import at, press_submit
-from holotron.suites.miniwob_solver.page import Element, Page
+from holotron.suites.miniwob_solver.page import Page, PageElement
 from holotron.suites.miniwob_solver.registry import solves
 from holotron.types import Action, Click
 
 Point = tuple[float, float]
 
 
-def _centre(circle: Element) -> Point:
+def _centre(circle: PageElement) -> Point:
     """In the drawing's own coordinates."""
     return float(circle.attributes["cx"]), float(circle.attributes["cy"])
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from holotron.suites.miniwob_solver.dragging import drag
 from holotron.suites.miniwob_solver.moves import KEY_ENTER, bring_into_view, click, fill, first, press_submit
-from holotron.suites.miniwob_solver.page import Element, Page
+from holotron.suites.miniwob_solver.page import Page, PageElement
 from holotron.suites.miniwob_solver.reading import mark
 from holotron.suites.miniwob_solver.registry import solves
 from holotron.suites.miniwob_solver.words import parse
@@ -164,5 +164,5 @@ def _half_hour(time: str) -> int:
     return 2 * hour
 
 
-def _overlap(cell: Element, event: Element) -> bool:
+def _overlap(cell: PageElement, event: PageElement) -> bool:
     return min(cell.rect.bottom, event.rect.bottom) - max(cell.rect.y, event.rect.y) > 3

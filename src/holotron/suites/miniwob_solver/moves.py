@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from holotron.suites.miniwob_solver.page import Element, Page, Rect, ScrollState
+from holotron.suites.miniwob_solver.page import Page, PageElement, Rect, ScrollState
 from holotron.types import Action, Click, PressKeys, Scroll, Write
 
 SCROLL_STEP = 100.0  # CSS pixels; less than the smallest page area that scrolls, so nothing is jumped over
@@ -21,7 +21,7 @@ def at(point: tuple[float, float]) -> tuple[float, float]:
     return float(round(point[0])), float(round(point[1]))
 
 
-def click(page: Page, target: Element, *, element: str = "") -> Action:
+def click(page: Page, target: PageElement, *, element: str = "") -> Action:
     """A click on the element, or the scroll that brings it into view."""
     hidden = bring_into_view(page, target)
     if hidden is not None:
@@ -32,7 +32,7 @@ def click(page: Page, target: Element, *, element: str = "") -> Action:
     return Click(x, y, element=element or target.text[:40] or target.id or target.tag)
 
 
-def bring_into_view(page: Page, target: Element) -> Scroll | None:
+def bring_into_view(page: Page, target: PageElement) -> Scroll | None:
     """The next scroll towards an element that is cut off; None when enough of it can be seen."""
     if target.shown is not None and target.shown.height >= min(0.6 * target.rect.height, ENOUGH):
         return None
@@ -56,7 +56,7 @@ def _scroll_towards(target: Rect, view: Rect, state: ScrollState) -> Scroll | No
     return None
 
 
-def fill(page: Page, field: Element, content: str) -> Action | None:
+def fill(page: Page, field: PageElement, content: str) -> Action | None:
     """Click into the field, then type; None when it already holds the content."""
     if field.value == content:
         return None
@@ -65,7 +65,7 @@ def fill(page: Page, field: Element, content: str) -> Action | None:
     return click(page, field)
 
 
-def check(page: Page, box: Element, wanted: bool = True) -> Action | None:
+def check(page: Page, box: PageElement, wanted: bool = True) -> Action | None:
     """Tick or untick a checkbox, a radio button, a list entry."""
     return None if box.checked == wanted else click(page, box)
 
@@ -88,7 +88,7 @@ def press_submit(page: Page, *labels: str) -> Action:
     return click(page, page.get(where=lambda e: e.tag == "button" and e.text in wanted))
 
 
-def complete(page: Page, field: Element, typed: str, fits: Callable[[str], bool]) -> Action | None:
+def complete(page: Page, field: PageElement, typed: str, fits: Callable[[str], bool]) -> Action | None:
     """A field that proposes what could be meant: type a part, click the proposal that fits."""
     proposal = page.find("li", css="ui-menu-item", where=lambda e: fits(e.text))
     if proposal is not None and page.focus is field:

@@ -66,7 +66,7 @@ class ScrollState:
 
 
 @dataclass(frozen=True, slots=True)
-class Element:
+class PageElement:
     index: int
     parent: int  # index of the nearest ancestor that is laid out, -1 at the top
     tag: str
@@ -90,7 +90,7 @@ class Element:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    elements: tuple[Element, ...]
+    elements: tuple[PageElement, ...]
     viewport: tuple[float, float]
     scroll: ScrollState
     answer: Any = None  # to the task's own question to the page
@@ -105,9 +105,9 @@ class Page:
         css: str | None = None,
         text: str | None = None,
         type: str | None = None,
-        within: Element | None = None,
-        where: Callable[[Element], bool] | None = None,
-    ) -> list[Element]:
+        within: PageElement | None = None,
+        where: Callable[[PageElement], bool] | None = None,
+    ) -> list[PageElement]:
         """Every element, in document order, that meets all the conditions given."""
         return [
             e
@@ -121,32 +121,32 @@ class Page:
             and (where is None or where(e))
         ]
 
-    def find(self, tag: str | None = None, **conditions: Any) -> Element | None:
+    def find(self, tag: str | None = None, **conditions: Any) -> PageElement | None:
         found = self.all(tag, **conditions)
         return found[0] if found else None
 
-    def get(self, tag: str | None = None, **conditions: Any) -> Element:
+    def get(self, tag: str | None = None, **conditions: Any) -> PageElement:
         found = self.find(tag, **conditions)
         if found is None:
             raise LookupError(f"no element {tag or '*'} with {conditions} on the page")
         return found
 
-    def ancestors(self, element: Element) -> Iterator[Element]:
+    def ancestors(self, element: PageElement) -> Iterator[PageElement]:
         while element.parent >= 0:
             element = self.elements[element.parent]
             yield element
 
-    def is_inside(self, element: Element, container: Element) -> bool:
+    def is_inside(self, element: PageElement, container: PageElement) -> bool:
         return any(a.index == container.index for a in self.ancestors(element))
 
-    def ancestor(self, element: Element, *, tag: str | None = None, css: str | None = None) -> Element:
+    def ancestor(self, element: PageElement, *, tag: str | None = None, css: str | None = None) -> PageElement:
         for a in self.ancestors(element):
             if (tag is None or a.tag == tag) and (css is None or css in a.classes):
                 return a
         raise LookupError(f"<{element.tag} id={element.id!r}> is in no {tag or '*'}.{css or '*'}")
 
     @property
-    def focus(self) -> Element | None:
+    def focus(self) -> PageElement | None:
         return next((e for e in self.elements if e.focused), None)
 
 
@@ -161,8 +161,8 @@ def parse_page(dump: str) -> Page:
     )
 
 
-def _element(index: int, raw: dict[str, Any]) -> Element:
-    return Element(
+def _element(index: int, raw: dict[str, Any]) -> PageElement:
+    return PageElement(
         index=index,
         parent=raw["parent"],
         tag=raw["tag"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holotron.suites.miniwob_solver.dragging import drag
 from holotron.suites.miniwob_solver.moves import at, click, fill, first, press_submit
-from holotron.suites.miniwob_solver.page import Element, Page
+from holotron.suites.miniwob_solver.page import Page, PageElement
 from holotron.suites.miniwob_solver.registry import solves
 from holotron.suites.miniwob_solver.words import ordinal, parse, quoted
 from holotron.types import Action, Click, PressKeys, Scroll
@@ -12,7 +12,7 @@ from holotron.types import Action, Click, PressKeys, Scroll
 FAR = 500.0  # a flick of the wheel when only the end of a text matters
 
 
-def scroll_to_end(box: Element, direction: str = "down") -> Action | None:
+def scroll_to_end(box: PageElement, direction: str = "down") -> Action | None:
     """None when the text is already at that end, or short enough to be seen whole."""
     if box.scroll is None or (box.scroll.at_bottom if direction == "down" else box.scroll.at_top):
         return None

@@ -6,7 +6,7 @@ import cmath
 import math
 
 from holotron.suites.miniwob_solver.moves import click
-from holotron.suites.miniwob_solver.page import Element, Page
+from holotron.suites.miniwob_solver.page import Page, PageElement
 from holotron.suites.miniwob_solver.registry import solves
 from holotron.suites.miniwob_solver.words import parse
 from holotron.types import Action
@@ -14,25 +14,25 @@ from holotron.types import Action
 SHAPE_NAMES = {"rect": "rectangle", "circle": "circle", "polygon": "triangle"}
 
 
-def shapes(page: Page) -> list[Element]:
+def shapes(page: Page) -> list[PageElement]:
     drawn = page.all(where=lambda e: e.tag in ("rect", "circle", "polygon", "text"))
     return [s for s in drawn if s.attributes.get("fill", "none") != "none"]
 
 
-def kind(shape: Element) -> str:
+def kind(shape: PageElement) -> str:
     if shape.tag == "text":
         return "digit" if shape.text.isdigit() else "letter"
     return "shape"
 
 
-def matches(shape: Element, description: str) -> bool:
+def matches(shape: PageElement, description: str) -> bool:
     """'large red triangle', 'small item', 'blue letter', 'digit', 'Q': every word must be true of the shape."""
     name = SHAPE_NAMES.get(shape.tag, shape.text)
     facts = {"item", _size(shape), shape.attributes["fill"], name, kind(shape)}
     return all(word in facts for word in description.split())
 
 
-def _size(shape: Element) -> str:
+def _size(shape: PageElement) -> str:
     width = shape.attributes.get("font-size", f"{shape.rect.width}").removesuffix("px")
     return "large" if float(width) > 15 else "small"
 

@@ -13,17 +13,17 @@ from holotron.suites.miniwob_solver.moves import (
     first_of,
     press_submit,
 )  # fmt: skip
-from holotron.suites.miniwob_solver.page import Element, Page
+from holotron.suites.miniwob_solver.page import Page, PageElement
 from holotron.suites.miniwob_solver.registry import Memory, solves
 from holotron.suites.miniwob_solver.words import parse
 from holotron.types import Action
 
 
-def _price(page: Page, offer: Element) -> int:
+def _price(page: Page, offer: PageElement) -> int:
     return int(parse(page.get("button", within=offer).text, r"\$(\d+)")[0])
 
 
-def _minutes(page: Page, offer: Element) -> int:
+def _minutes(page: Page, offer: PageElement) -> int:
     hours, minutes = parse(page.get(css="time-duration", within=offer).text, r"(\d+)h (\d+)m")
     return 60 * int(hours) + int(minutes)
 
@@ -52,7 +52,7 @@ def book_flight(goal: str, page: Page, memory: Memory) -> Action:
     return first(airport, date, press_submit(page, "Search"))
 
 
-def _airport(page: Page, field: Element, name: str) -> Action | None:
+def _airport(page: Page, field: PageElement, name: str) -> Action | None:
     """The goal names a city or an airport code; the field wants an entry of its own list, 'City, ST (CODE)'."""
 
     def fits(entry: str) -> bool:
@@ -61,7 +61,7 @@ def _airport(page: Page, field: Element, name: str) -> Action | None:
     return complete(page, field, name, fits)
 
 
-def _choose_flight(page: Page, flights: list[Element], kind: str, memory: Memory) -> Action:
+def _choose_flight(page: Page, flights: list[PageElement], kind: str, memory: Memory) -> Action:
     """Only one offer fits on the screen: scroll past all of them before going back to the best."""
     value = _minutes if kind == "shortest" else _price
     shows = [page.get(css="time-duration" if kind == "shortest" else "flight-price", within=f) for f in flights]

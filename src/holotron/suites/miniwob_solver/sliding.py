@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holotron.suites.miniwob_solver.moves import at, check, click, fill, first, first_of, press_submit
-from holotron.suites.miniwob_solver.page import Element, Page, Rect
+from holotron.suites.miniwob_solver.page import Page, PageElement, Rect
 from holotron.suites.miniwob_solver.registry import solves
 from holotron.suites.miniwob_solver.words import ordinal, parse, rgb
 from holotron.types import Action, Click, PressKeys
@@ -13,7 +13,7 @@ SLIDERS = """() => $('.ui-slider').get().map((s) =>
   [$(s).slider('value'), $(s).slider('option', 'min'), $(s).slider('option', 'max')])"""
 
 
-def slide(page: Page, slider: Element, state: list[int], wanted: int) -> Action | None:
+def slide(page: Page, slider: PageElement, state: list[int], wanted: int) -> Action | None:
     """Click where the value should be on the track; the last few steps, where the handle is in the way, by key."""
     value, low, high = state
     if value == wanted:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from holotron.suites.miniwob_solver.moves import click, first, first_of, press_submit
-from holotron.suites.miniwob_solver.page import Element, Page
+from holotron.suites.miniwob_solver.page import Page, PageElement
 from holotron.suites.miniwob_solver.registry import solves
 from holotron.suites.miniwob_solver.words import parse, quoted
 from holotron.types import Action
 
 
-def _posts_by(page: Page, user: str) -> list[Element]:
+def _posts_by(page: Page, user: str) -> list[PageElement]:
     return [p for p in page.all(css="media") if page.get(css="username", within=p).text == user]
 
 

@@ -7,13 +7,13 @@ see inside; it never goes straight to a place that only the DOM gives away.
 from __future__ import annotations
 
 from holotron.suites.miniwob_solver.moves import click, press_submit
-from holotron.suites.miniwob_solver.page import Element, Page
+from holotron.suites.miniwob_solver.page import Page, PageElement
 from holotron.suites.miniwob_solver.registry import Memory, solves
 from holotron.suites.miniwob_solver.words import parse, quoted
 from holotron.types import Action, Click, Hover
 
 
-def _after(places: list[Element], opened: Element | None) -> Element:
+def _after(places: list[PageElement], opened: PageElement | None) -> PageElement:
     """The next place to look, round and round."""
     return places[0] if opened is None else places[(places.index(opened) + 1) % len(places)]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holotron.training.rl.groups import Verdict
-from holotron.training.rl.record import Turn
+from holotron.training.rl.record import SampledTurn
 from holotron.types import Outcome, Trajectory
 
 
@@ -31,7 +31,7 @@ class Counts:
     groups: Counter[str] = field(default_factory=Counter)  # by `Verdict`
     staleness: Counter[int] = field(default_factory=Counter)  # learnt tokens by how many updates old their weights were
 
-    def episode(self, trajectory: Trajectory, logs: Sequence[Sequence[Turn]]) -> None:
+    def episode(self, trajectory: Trajectory, logs: Sequence[Sequence[SampledTurn]]) -> None:
         self.episodes += 1
         self.successes += trajectory.outcome is Outcome.SUCCESS
         self.rewards += trajectory.reward

@@ -17,7 +17,7 @@ import numpy as np
 
 from holotron.agent.policies.engine import EngineChat, EnginePolicy
 from holotron.engine import Grammar, Result, SamplingParams
-from holotron.training.rl.record import Turn
+from holotron.training.rl.record import SampledTurn
 
 if TYPE_CHECKING:
     from holotron.engine import AsyncSession, Engine
@@ -63,7 +63,7 @@ class RolloutPolicy(EnginePolicy):
         super().__init__(engine, *args, **options)
         self._trunk = trunk
         self._seed = seed
-        self.logs: list[list[Turn]] = []
+        self.logs: list[list[SampledTurn]] = []
 
     def chat(self) -> EngineChat:
         self.logs.clear()  # an attempt that the environment spoiled leaves nothing behind
@@ -89,7 +89,7 @@ class _RecordedChat(EngineChat):
         return await self.open(prompt)
 
     def heard(self, prompt: Prompt, result: Result, grammar: Grammar | None) -> None:
-        self._policy.logs[-1].append(Turn(prompt, result, grammar))
+        self._policy.logs[-1].append(SampledTurn(prompt, result, grammar))
         self._reseed(sum(map(len, self._policy.logs)))
 
     def _reseed(self, turn: int) -> None:

@@ -24,7 +24,7 @@ NO_MASKS = np.empty((0, 0), np.int32)
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class SampledTurn:
     """What was appended to a session, and what it said to that."""
 
     prompt: Prompt
@@ -80,7 +80,7 @@ class Rollout:
 
 
 def play_of(
-    turns: Sequence[Turn], first_version: int = 0, compile: Compile | None = None
+    turns: Sequence[SampledTurn], first_version: int = 0, compile: Compile | None = None
 ) -> tuple[Play, dict[bytes, Tensor]]:
     """A session's log and the tiles it shows. `first_version`: the update that the engine's version 0 stands for.
     `compile`: the engine's, for replies that were held to a grammar; they all were, or none."""

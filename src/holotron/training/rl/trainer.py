@@ -41,7 +41,7 @@ from holotron.training.rl.passes import make_pass, split
 from holotron.training.rl.player import Player, open_suites, profile_of
 from holotron.training.rl.queue import GroupQueue
 from holotron.training.rl.recipe import RlRecipe
-from holotron.training.rl.record import Turn
+from holotron.training.rl.record import SampledTurn
 from holotron.training.rl.recorder import Recorder
 from holotron.training.rl.rollouts import Rollouts
 from holotron.training.rl.serving import engine_config, twin
@@ -207,7 +207,7 @@ class RlTrainer(TrainingLoop[RlRecipe]):
         probe, self._probe = self._probe, None
         if probe is None or (result := probe.finish()) is None or not result.tokens:
             return None
-        return disagreement(self.learner, [Turn(probe.prompt, result)], self._probe_task, self.drawing)
+        return disagreement(self.learner, [SampledTurn(probe.prompt, result)], self._probe_task, self.drawing)
 
     def _record(self, figures: dict[str, float], lr: float) -> None:
         """Everything about this update, and about the episodes that ended since the last one."""

@@ -25,7 +25,7 @@ from holotron.training.learner import Learner
 from holotron.training.recipe import LoraPart
 from holotron.training.rl.objective import Drawing, chosen
 from holotron.training.rl.passes import Weighted, make_pass
-from holotron.training.rl.record import Compile, Play, Rollout, Turn, play_of
+from holotron.training.rl.record import Compile, Play, Rollout, SampledTurn, play_of
 
 PROBE_TOKENS = 48
 
@@ -107,7 +107,7 @@ def _log_before_last_reply(play: Play, rollout: Rollout, image_token: int) -> Pr
 
 
 def disagreement(
-    learner: Learner, turns: Sequence[Turn], rollout: Rollout, drawing: Drawing, compile: Compile | None = None
+    learner: Learner, turns: Sequence[SampledTurn], rollout: Rollout, drawing: Drawing, compile: Compile | None = None
 ) -> float:
     """Mean of exp(|engine's logprob - trainer's logprob|) over the tokens of a session that the present weights
     sampled. Computed as in an update, gradients and all: kernels that have one may differ from those that serve."""

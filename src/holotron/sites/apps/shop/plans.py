@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from holotron.sites.apps.shop.account import ORDERS_PER_PAGE
 from holotron.sites.apps.shop.buying import ADDRESS
-from holotron.sites.solver.view import View
+from holotron.sites.solver.view import PageView
 from holotron.sites.state import Row
 from holotron.types import Action
 
@@ -17,19 +17,19 @@ Goods = Mapping[int, int]  # variant -> quantity
 # ---------------------------------------------------------------------------------------------------- going somewhere
 
 
-def to_product(view: View, product: Row) -> Action | None:
+def to_product(view: PageView, product: Row) -> Action | None:
     name = f"product:{product['id']}"
     if view.page == name:
         return None
     return view.click(name) if view.has(name) else view.search(product["name"])
 
 
-def to_category(view: View, category: str) -> Action | None:
+def to_category(view: PageView, category: str) -> Action | None:
     here = view.page == "products" and view.query.get("category") == category
     return None if here else view.click(f"go:{category}")
 
 
-def to_own(view: View, page: str) -> Action | None:
+def to_own(view: PageView, page: str) -> Action | None:
     """One of the customer's own pages: `orders`, `addresses`, `statement`, `help`."""
     names = {"profile": "account", "help": "contact"}
     if view.page == names.get(page, page):
@@ -37,7 +37,7 @@ def to_own(view: View, page: str) -> Action | None:
     return view.click(f"own:{page}" if view.has(f"own:{page}") else "go:account")
 
 
-def to_order(view: View, order: Row) -> Action | None:
+def to_order(view: PageView, order: Row) -> Action | None:
     if view.page == f"order:{order['id']}":
         return None
     if view.page != "orders":
@@ -49,14 +49,14 @@ def to_order(view: View, order: Row) -> Action | None:
     return view.click("next" if int(view.query.get("page", 1)) < wanted else "previous")
 
 
-def to_cart(view: View) -> Action | None:
+def to_cart(view: PageView) -> Action | None:
     return None if view.page == "cart" else view.click("go:cart")
 
 
 # --------------------------------------------------------------------------------------------------------- doing things
 
 
-def tidy(view: View) -> Action | None:
+def tidy(view: PageView) -> Action | None:
     """Undo what was put on the wish list or into the cart by mistake."""
     for change in view.strays("wishes"):
         product = (change.after or change.before or {})["product"]
@@ -71,13 +71,13 @@ def tidy(view: View) -> Action | None:
     return None
 
 
-def set_line(view: View, line: int, quantity: int) -> Action:
+def set_line(view: PageView, line: int, quantity: int) -> Action:
     if quantity == 0:
         return view.click(f"remove:{line}")
     return view.fill(f"quantity:{line}", str(quantity)) or view.click(f"update:{line}")
 
 
-def add(view: View, variant: int, quantity: int = 1) -> Action:
+def add(view: PageView, variant: int, quantity: int = 1) -> Action:
     """Put goods into the cart from their own page."""
     product = view.state.get("select p.* from products p join variants v on v.product = p.id where v.id = ?", variant)
     return (
@@ -88,7 +88,7 @@ def add(view: View, variant: int, quantity: int = 1) -> Action:
     )
 
 
-def have_in_cart(view: View, goods: Goods) -> Action | None:
+def have_in_cart(view: PageView, goods: Goods) -> Action | None:
     """Exactly these goods, whatever is in the cart now."""
     lines = view.state.all("select * from cart")
     for line in lines:
@@ -98,13 +98,13 @@ def have_in_cart(view: View, goods: Goods) -> Action | None:
     return add(view, missing[0], goods[missing[0]]) if missing else None
 
 
-def use_coupon(view: View, code: str) -> Action | None:
+def use_coupon(view: PageView, code: str) -> Action | None:
     if view.state.value("select coupon from checkout") == code:
         return None
     return to_cart(view) or view.fill("field:code", code) or view.click("coupon")
 
 
-def check_out(view: View, order: Row) -> Action:
+def check_out(view: PageView, order: Row) -> Action:
     """Fill in the form as the goal says it; what the shop rejects is written as the shop wants it."""
     if view.page != "checkout":
         return to_cart(view) or view.click("to-checkout")
@@ -117,7 +117,7 @@ def check_out(view: View, order: Row) -> Action:
     )
 
 
-def add_address(view: View, address: Row) -> Action:
+def add_address(view: PageView, address: Row) -> Action:
     if view.page != "address":
         return to_own(view, "addresses") or view.click("new-address")
     for name in ADDRESS:
@@ -129,24 +129,24 @@ def add_address(view: View, address: Row) -> Action:
 # ------------------------------------------------------------------------------------------------- plans of templates
 
 
-def wish(view: View) -> Action | None:
+def wish(view: PageView) -> Action | None:
     return tidy(view) or to_product(view, view.facts["product"]) or view.click("wish")
 
 
-def unwish(view: View) -> Action | None:
+def unwish(view: PageView) -> Action | None:
     product = view.facts["product"]["id"]
     return tidy(view) or view.click(f"unwish:{product}" if view.page == "wishes" else "go:wishes")
 
 
-def cart(view: View) -> Action | None:
+def cart(view: PageView) -> Action | None:
     return tidy_wishes(view) or have_in_cart(view, view.facts["goods"])
 
 
-def tidy_wishes(view: View) -> Action | None:
+def tidy_wishes(view: PageView) -> Action | None:
     return tidy(view) if view.strays("wishes") else None
 
 
-def cheapest(view: View) -> Action | None:
+def cheapest(view: PageView) -> Action | None:
     product, category = view.facts["product"], view.facts["category"]
     here = to_category(view, category)
     if here is None and view.query.get("sort") == "cheap":
@@ -154,12 +154,12 @@ def cheapest(view: View) -> Action | None:
     return here or view.choose("sort", view.t("sort_cheap"))
 
 
-def material(view: View) -> Action | None:
+def material(view: PageView) -> Action | None:
     product = view.facts["product"]
     return to_product(view, product) or view.see("material") or view.answer(product["material"])
 
 
-def notifications(view: View) -> Action | None:
+def notifications(view: PageView) -> Action | None:
     wanted: dict[str, int] = view.facts["wanted"]
     if move := to_own(view, "profile"):
         return move
@@ -169,12 +169,12 @@ def notifications(view: View) -> Action | None:
     return view.click("save-notifications")
 
 
-def statement(view: View) -> Action | None:
+def statement(view: PageView) -> Action | None:
     year = view.facts["year"]
     return to_own(view, "statement") or view.see(f"spent:{year}") or view.answer(view.facts["answer"])
 
 
-def maybe(view: View) -> Action | None:
+def maybe(view: PageView) -> Action | None:
     variant = view.facts["variant"]
     if variant["stock"]:
         return cart(view)
@@ -186,7 +186,7 @@ def maybe(view: View) -> Action | None:
     )
 
 
-def narrow(view: View) -> Action | None:
+def narrow(view: PageView) -> Action | None:
     """With the filters, as the goal says them."""
     facts, product = view.facts, view.facts["product"]
     if view.page == f"product:{product['id']}":
@@ -205,7 +205,7 @@ def narrow(view: View) -> Action | None:
     return view.click(f"product:{product['id']}")
 
 
-def coupon(view: View) -> Action | None:
+def coupon(view: PageView) -> Action | None:
     """The highest discount first; those that the shop has rejected are not tried again."""
     tried = view.memory.setdefault("tried", [])
     if view.has("wrong:code"):
@@ -214,7 +214,7 @@ def coupon(view: View) -> Action | None:
     return tidy(view) or use_coupon(view, left[0])
 
 
-def checkout(view: View) -> Action | None:
+def checkout(view: PageView) -> Action | None:
     goods: Goods = view.facts["goods"]
     code = view.facts.get("coupon")
     return (
@@ -225,11 +225,11 @@ def checkout(view: View) -> Action | None:
     )
 
 
-def cancel(view: View) -> Action | None:
+def cancel(view: PageView) -> Action | None:
     return to_order(view, view.facts["order"]) or view.click("cancel-order")
 
 
-def return_item(view: View) -> Action | None:
+def return_item(view: PageView) -> Action | None:
     item = view.facts["item"]
     if view.page != f"return:{item['id']}":
         return to_order(view, view.facts["order"]) or view.click(f"return:{item['id']}")
@@ -240,7 +240,7 @@ def return_item(view: View) -> Action | None:
     )
 
 
-def review(view: View) -> Action | None:
+def review(view: PageView) -> Action | None:
     facts = view.facts
     if view.page != f"review:{facts['product']['id']}":
         return tidy(view) or to_product(view, facts["product"]) or view.click("write-review")
@@ -252,7 +252,7 @@ def review(view: View) -> Action | None:
     )
 
 
-def recall(view: View) -> Action | None:
+def recall(view: PageView) -> Action | None:
     """Read the number where it stands, then carry it to the form."""
     if view.page == f"order:{view.facts['order']['id']}" and not view.memory.get("read"):
         if move := view.see("tracking"):
@@ -269,7 +269,7 @@ def recall(view: View) -> Action | None:
     )
 
 
-def count(view: View) -> Action | None:
+def count(view: PageView) -> Action | None:
     """Look at every page of the list before answering."""
     if move := to_own(view, "orders"):
         return move
@@ -286,7 +286,7 @@ def count(view: View) -> Action | None:
     return view.click("next" if view.has("next") else "previous") if page else None
 
 
-def wish_to_cart(view: View) -> Action | None:
+def wish_to_cart(view: PageView) -> Action | None:
     product, variant = view.facts["product"], view.facts["variant"]
     if move := have_in_cart(view, {variant["id"]: 1}):
         return move
@@ -295,7 +295,7 @@ def wish_to_cart(view: View) -> Action | None:
     return view.click(f"unwish:{product['id']}")
 
 
-def compare(view: View) -> Action | None:
+def compare(view: PageView) -> Action | None:
     """See every price first; then the cheapest into the cart and the others on the wish list."""
     products: list[Row] = view.facts["products"]
     seen = view.memory.setdefault("seen", [])
@@ -315,7 +315,7 @@ def compare(view: View) -> Action | None:
     return have_in_cart(view, view.facts["goods"])
 
 
-def address_book(view: View) -> Action | None:
+def address_book(view: PageView) -> Action | None:
     facts = view.facts
     for address in facts["new"]:
         if not view.state.one(
