@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from holotron.sites.episode import Episode
+from holotron.sites.episode import SiteEpisode
 from holotron.sites.http import HttpRequest, HttpResponse
 from holotron.sites.tasks import find_template
 
 
 class Visitor:
     def __init__(self, name: str, seed: int = 0, **options: Any) -> None:
-        self.episode = Episode(find_template(name), seed, **options)
+        self.episode = SiteEpisode(find_template(name), seed, **options)
         self.facts = self.episode.assignment.facts
         self._cookies: dict[str, str] = {}
         self.get(self.episode.assignment.start)

@@ -31,7 +31,7 @@ from holotron.data.pages.flows import Move
 from holotron.data.pages.make import MadePage
 from holotron.data.shards import encode
 from holotron.envs.hands import perform
-from holotron.envs.pool import BrowserPool, Lease, bounded
+from holotron.envs.pool import BrowserLease, BrowserPool, bounded
 from holotron.envs.tab import Clipboard, Display, Tab
 from holotron.errors import EnvironmentFault
 from holotron.types import Action, Click, Write
@@ -106,7 +106,7 @@ class _Slot:
 
     def __init__(self, pool: BrowserPool) -> None:
         self._pool = pool
-        self.lease: Lease | None = None
+        self.lease: BrowserLease | None = None
         self._tab: Tab | None = None
         self._used = 0
 

@@ -30,7 +30,7 @@ VALUES = {
 }
 
 
-class Refused(Exception):
+class ActionRefused(Exception):
     """The action was not done; the message tells the agent why."""
 
 
@@ -58,7 +58,7 @@ async def perform(tab: Tab, action: Action, view: Area | None = None) -> str:
         case Wait():
             await asyncio.sleep(waiting_time(action))
         case _:
-            raise Refused(f"{action.tool_name} is not possible here.")
+            raise ActionRefused(f"{action.tool_name} is not possible here.")
     return ""
 
 
@@ -69,7 +69,7 @@ def waiting_time(action: Wait) -> float:
 def _inside(view: Area, x: float, y: float) -> tuple[float, float]:
     """The point in the viewport for a point in the view."""
     if not (math.isfinite(x) and math.isfinite(y) and 0 <= x <= view.width and 0 <= y <= view.height):
-        raise Refused(f"The point ({x:g}, {y:g}) is outside the {view.width:g}x{view.height:g} view.")
+        raise ActionRefused(f"The point ({x:g}, {y:g}) is outside the {view.width:g}x{view.height:g} view.")
     return view.x + min(x, view.width - 0.01), view.y + min(y, view.height - 0.01)  # the far edges belong to it
 
 
@@ -79,7 +79,7 @@ async def _scroll(tab: Tab, action: Scroll, view: Area) -> None:
     vertical = action.direction in ("up", "down")
     amount = action.amount or MOST_OF_A_PAGE * (view.height if vertical else view.width)
     if not (math.isfinite(amount) and amount > 0):
-        raise Refused(f"Cannot scroll by {action.amount:g} pixels.")
+        raise ActionRefused(f"Cannot scroll by {action.amount:g} pixels.")
     signed = amount if action.direction in ("down", "right") else -amount
     x, y = _inside(view, x, y)
     await tab.wheel(x, y, 0 if vertical else signed, signed if vertical else 0)
@@ -92,7 +92,7 @@ async def _write(tab: Tab, action: Write, view: Area) -> str:
     if kind in ("value", "select"):  # dates, times, colours, lists: the field wants a value, not keys
         problem = await tab.evaluate(f"({_SET_VALUE})({json.dumps(action.content)})")
         if problem:
-            raise Refused(str(problem))
+            raise ActionRefused(str(problem))
         if kind == "select":
             await tab.press("Escape")  # the click has opened the list
     else:
@@ -109,14 +109,14 @@ async def _write(tab: Tab, action: Write, view: Area) -> str:
 async def _press(tab: Tab, keys: tuple[str, ...]) -> None:
     names = [_key_name(key) for chord in keys for key in _split_chord(chord)]
     if not names:
-        raise Refused("press_keys needs at least one key.")
+        raise ActionRefused("press_keys needs at least one key.")
     try:
         if [*names[:-1], names[-1].lower()] == [_COMMAND_KEY, "v"]:
             await tab.paste(*names)
         else:
             await tab.press(*names)
     except ValueError as error:
-        raise Refused(f"{error}. Use names like Enter, Tab, ArrowDown, Control, a.") from None
+        raise ActionRefused(f"{error}. Use names like Enter, Tab, ArrowDown, Control, a.") from None
 
 
 def _split_chord(chord: str) -> list[str]:

@@ -33,8 +33,8 @@ from typing import Any, Literal
 from PIL import Image
 
 from holotron.envs import dom
-from holotron.envs.hands import Refused, perform, waiting_time
-from holotron.envs.pool import OPEN_TIMEOUT, BrowserPool, Lease, bounded
+from holotron.envs.hands import ActionRefused, perform, waiting_time
+from holotron.envs.pool import OPEN_TIMEOUT, BrowserLease, BrowserPool, bounded
 from holotron.envs.registry import PoolRequest, environments
 from holotron.envs.session import prepare
 from holotron.envs.static import StaticServer
@@ -157,7 +157,7 @@ class MiniWobEnvironment:
         self._display = Display(WIDTH, HEIGHT, options.scale, options.format)
         top = INSTRUCTION if options.crop else 0
         self._view = Area(0, top, WIDTH, HEIGHT - top)  # the part of the viewport that is observed
-        self._lease: Lease | None = None
+        self._lease: BrowserLease | None = None
         self._tab: Tab | None = None
         self._loads = 0
         self._loaded: str | None = None  # the task whose page is open and sound
@@ -203,7 +203,7 @@ class MiniWobEnvironment:
                     await perform(self._open_tab, Hover(action.x1, action.y1), self._view)
                     await self._read(*ARRIVAL_TIME)
                 self._notes.append(await perform(self._open_tab, action, self._view))
-            except Refused as refusal:
+            except ActionRefused as refusal:
                 self._notes.append(str(refusal))
         state = await self._read(*_page_time(action))
         done = state["done"] or isinstance(action, Answer)

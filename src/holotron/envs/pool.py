@@ -67,7 +67,7 @@ class BrowserPool:
         self._retired: set[asyncio.Task[None]] = set()
         self._closed = False
 
-    async def lease(self, **context_options: Any) -> Lease:
+    async def lease(self, **context_options: Any) -> BrowserLease:
         """A fresh context in the least busy browser; waits while every browser is full."""
         await self._capacity.acquire()
         slot = min(self._slots, key=lambda slot: slot.leases)
@@ -79,7 +79,7 @@ class BrowserPool:
             self._give_back(slot)
             raise
 
-    async def _open(self, slot: _Slot, context_options: dict[str, Any]) -> Lease:
+    async def _open(self, slot: _Slot, context_options: dict[str, Any]) -> BrowserLease:
         async with bounded("opening a browser context", OPEN_TIMEOUT):
             browser = await self._browser_of(slot)
             try:
@@ -88,7 +88,7 @@ class BrowserPool:
                 self._retire(slot, browser)
                 browser = await self._browser_of(slot)
                 context = await browser.new_context(**context_options)
-            return Lease(context, browser, slot.clipboard, self, slot)
+            return BrowserLease(context, browser, slot.clipboard, self, slot)
 
     async def _browser_of(self, slot: _Slot) -> Browser:
         """The slot's browser, started or replaced if need be, with one more lease on its account."""
@@ -161,7 +161,7 @@ class BrowserPool:
 
 
 @dataclass(slots=True)
-class Lease:
+class BrowserLease:
     """One context. `close` gives its place in the pool back."""
 
     context: BrowserContext

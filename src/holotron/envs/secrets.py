@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from urllib.parse import quote, quote_plus, urlsplit
 
-from holotron.envs.hands import Refused
+from holotron.envs.hands import ActionRefused
 from holotron.envs.tab import Tab
 from holotron.errors import ConfigError
 
@@ -84,10 +84,12 @@ class Secrets:
         def value(match: re.Match[str]) -> str:
             secret = self._by_name.get(match[1])
             if secret is None:
-                raise Refused(f"There is no secret {match[1]!r}; there are: {', '.join(self._by_name) or 'none'}.")
+                raise ActionRefused(
+                    f"There is no secret {match[1]!r}; there are: {', '.join(self._by_name) or 'none'}."
+                )
             if not secret.belongs_to(url):
                 here, hosts = urlsplit(url).netloc, ", ".join(secret.hosts)
-                raise Refused(f"{secret.placeholder} may be typed on {hosts} only, and this is {here}.")
+                raise ActionRefused(f"{secret.placeholder} may be typed on {hosts} only, and this is {here}.")
             self._typed.add(secret.name)
             return secret.value
 

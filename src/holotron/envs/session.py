@@ -20,9 +20,9 @@ from playwright.async_api import BrowserContext, Dialog, Download, FileChooser, 
 from playwright.async_api import Error as PlaywrightError
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
-from holotron.envs.hands import VALUES, Refused
+from holotron.envs.hands import VALUES, ActionRefused
 from holotron.envs.network import Blocked, Guard, NetworkPolicy, check_url
-from holotron.envs.pool import OPEN_TIMEOUT, BrowserPool, Lease, bounded, first_line, quietly
+from holotron.envs.pool import OPEN_TIMEOUT, BrowserLease, BrowserPool, bounded, first_line, quietly
 from holotron.envs.secrets import Secret
 from holotron.envs.settle import CAP, Activity, settle
 from holotron.envs.tab import TYPED, Clipboard, Display, PageCrash, Tab
@@ -76,7 +76,7 @@ async def prepare(context: BrowserContext, clipboard: Clipboard, note: Callable[
 
 
 class Session:
-    def __init__(self, lease: Lease, guard: Guard, options: SessionOptions) -> None:
+    def __init__(self, lease: BrowserLease, guard: Guard, options: SessionOptions) -> None:
         self._lease = lease
         self._guard = guard
         self._options = options
@@ -174,7 +174,7 @@ class Session:
         try:
             url = check_url(url, self._options.network)
         except Blocked as blocked:
-            raise Refused(f"Not opened: {blocked}.") from None
+            raise ActionRefused(f"Not opened: {blocked}.") from None
         blank = self.tab.page.url == "about:blank"
         await self._navigate(f"{url} could not be opened", lambda page: page.goto(url, **_NAVIGATION))
         if blank:  # the empty page before the first one is nothing to go back to
@@ -184,7 +184,7 @@ class Session:
         async def go_back(page: Page) -> None:
             before = page.url
             if await page.go_back(**_NAVIGATION) is None and page.url == before:
-                raise Refused("There is no page to go back to.")
+                raise ActionRefused("There is no page to go back to.")
 
         await self._navigate("Going back failed", go_back)
 
@@ -211,25 +211,25 @@ class Session:
 
     async def new_tab(self, url: str = "") -> None:
         if len(self._open) >= MOST_TABS:
-            raise Refused(f"There are {len(self._open)} tabs already; close one first.")
+            raise ActionRefused(f"There are {len(self._open)} tabs already; close one first.")
         if url:
             try:
                 check_url(url, self._options.network)
             except Blocked as blocked:
-                raise Refused(f"Not opened: {blocked}.") from None
+                raise ActionRefused(f"Not opened: {blocked}.") from None
         await self._add_tab()
         if url:
             await self.goto(url)
 
     async def switch_tab(self, index: int) -> None:
         if not 0 <= index < len(self._open):
-            raise Refused(f"There is no tab {index}; tabs are 0 to {len(self._open) - 1}.")
+            raise ActionRefused(f"There is no tab {index}; tabs are 0 to {len(self._open) - 1}.")
         self._active = index
         await self._to_front()
 
     async def close_tab(self) -> None:
         if len(self._open) == 1:
-            raise Refused("This is the only tab.")
+            raise ActionRefused("This is the only tab.")
         page = self.tab.page
         self._forget(page)
         await quietly(page.close())

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from PIL import Image
 
 from holotron.envs import consequences, dom
-from holotron.envs.hands import Refused, perform
+from holotron.envs.hands import ActionRefused, perform
 from holotron.envs.network import RESOLVE_NOTHING, Blocked, check_url
 from holotron.envs.pool import BrowserPool
 from holotron.envs.registry import PoolRequest, environments
@@ -219,6 +219,6 @@ class WebEnvironment:
                     session.note(await perform(session.tab, replace(action, content=content)))
                 case _:
                     session.note(await perform(session.tab, action))
-        except Refused as refusal:
+        except ActionRefused as refusal:
             session.note(str(refusal))
         await session.settle(since)

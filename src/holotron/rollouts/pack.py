@@ -1,4 +1,4 @@
-"""Runs packed for a journey: a small file with every frame, exactly, and what was done.
+"""Runs packed to be carried to another machine: a small file with every frame, exactly, and what was done.
 
     pack([Path("runs/demos")], Path("demos.zip"))      # demos.zip, demos-2.zip, ... of at most 60 MB
     open_recorded(Path("demos.zip")).episodes          # see `recorded`

@@ -26,7 +26,7 @@ from holotron.envs.pool import BrowserPool
 from holotron.envs.session import SessionOptions
 from holotron.envs.web import WebEnvironment
 from holotron.errors import ConfigError, EnvironmentFault
-from holotron.sites.episode import Episode
+from holotron.sites.episode import SiteEpisode
 from holotron.sites.server import SitesServer
 from holotron.sites.tasks import SUITE, find_template
 from holotron.types import Action, Answer, Observation, Restart, StepResult, Task
@@ -77,7 +77,7 @@ class SitesEnvironment:
         self._options = options
         self._server = server
         self._web: WebEnvironment | None = None
-        self._episode: Episode | None = None
+        self._episode: SiteEpisode | None = None
         self._key = ""
         self._end: StepResult | None = None
 
@@ -86,7 +86,7 @@ class SitesEnvironment:
         return self._open.task
 
     @property
-    def episode(self) -> Episode:
+    def episode(self) -> SiteEpisode:
         """What is being played, for solvers and those who look behind the pixels."""
         if self._episode is None:
             raise EnvironmentFault("The environment is not open: call reset() first.")
@@ -153,11 +153,11 @@ class SitesEnvironment:
         return self._web
 
 
-def make_episode(task: Task) -> Episode:
+def make_episode(task: Task) -> SiteEpisode:
     """The episode that a task describes; the same each time."""
     if task.suite != SUITE:
         raise ConfigError(f"{task.id} is not a task of sites.")
     unknown = set(task.options) - set(OPTIONS)
     if unknown:
         raise ConfigError(f"{task.id} has an unknown option {sorted(unknown)[0]!r}; there are: {', '.join(OPTIONS)}")
-    return Episode(find_template(task.name), task.seed, **task.options)
+    return SiteEpisode(find_template(task.name), task.seed, **task.options)

@@ -25,7 +25,7 @@ from holotron.sites.words import Words
 SESSION_COOKIE = "session"
 
 
-class Episode:
+class SiteEpisode:
     def __init__(self, template: TaskTemplate, seed: int, split: Split = "train", **fixed: Any) -> None:
         """`fixed`: parts of the variation that are given instead of drawn, see `Variation.draw`."""
         self.template = template

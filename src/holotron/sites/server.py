@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 import threading
 
-from holotron.sites.episode import Episode
+from holotron.sites.episode import SiteEpisode
 from holotron.sites.http import HttpRequest, HttpResponse, HttpServer
 
 HEADER = "X-Holotron-Episode"
@@ -25,7 +25,7 @@ HEADER = "X-Holotron-Episode"
 
 class SitesServer:
     def __init__(self, *, port: int = 0) -> None:
-        self._episodes: dict[str, Episode] = {}
+        self._episodes: dict[str, SiteEpisode] = {}
         self._keys = itertools.count(1)
         self._lock = threading.Lock()
         self._default: str | None = None
@@ -35,7 +35,7 @@ class SitesServer:
     def port(self) -> int:
         return self._http.port
 
-    def open(self, episode: Episode, *, default: bool = False) -> str:
+    def open(self, episode: SiteEpisode, *, default: bool = False) -> str:
         """`default`: also answer requests that name no episode, for a person with an ordinary browser."""
         with self._lock:
             key = str(next(self._keys))

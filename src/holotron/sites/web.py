@@ -33,7 +33,7 @@ from holotron.sites.words import Table, Words
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-    from holotron.sites.episode import Episode
+    from holotron.sites.episode import SiteEpisode
     from holotron.sites.tasks import Brief
 
 Handler = Callable[..., HttpResponse]
@@ -80,7 +80,7 @@ class BrowserSession:
 class Visit:
     """One request to an app, and everything needed to answer it."""
 
-    def __init__(self, episode: Episode, request: HttpRequest, session: BrowserSession) -> None:
+    def __init__(self, episode: SiteEpisode, request: HttpRequest, session: BrowserSession) -> None:
         self.episode = episode
         self.request = request
         self.session = session

@@ -26,7 +26,7 @@ from holotron.training.optimiser import Optimiser
 
 
 @dataclass
-class Progress:
+class TrainingProgress:
     """How far a run has come."""
 
     step: int = 0
@@ -49,7 +49,7 @@ class Checkpoints:
         found = sorted(self._folder.glob("step-*"))
         return found[-1] if found else None
 
-    def save(self, progress: Progress, optimiser: Optimiser) -> Path:
+    def save(self, progress: TrainingProgress, optimiser: Optimiser) -> Path:
         final = self._folder / f"step-{progress.step:08d}"
         draft = self._folder / f".{final.name}.partial"
         if self._ranks.first:
@@ -68,9 +68,9 @@ class Checkpoints:
         self._ranks.barrier()
         return final
 
-    def load(self, path: Path, optimiser: Optimiser) -> Progress:
+    def load(self, path: Path, optimiser: Optimiser) -> TrainingProgress:
         try:
-            progress = Progress(**json.loads((path / "state.json").read_text()))
+            progress = TrainingProgress(**json.loads((path / "state.json").read_text()))
             if len(progress.positions) != self._ranks.count:
                 raise CheckpointError(
                     f"{path} was written by {len(progress.positions)} ranks and there are {self._ranks.count} now; an "

@@ -31,7 +31,7 @@ from holotron.errors import ConfigError
 from holotron.model.processor import Processor
 from holotron.storage.files import replace_file
 from holotron.training import lora
-from holotron.training.checkpoint import Checkpoints, Progress
+from holotron.training.checkpoint import Checkpoints, TrainingProgress
 from holotron.training.curves import Curves
 from holotron.training.distributed import Ranks, shard
 from holotron.training.export import export
@@ -57,7 +57,7 @@ class TrainingLoop(ABC, Generic[R]):
         shard(self.learner, where)
         self.optimiser = Optimiser(self.learner.named_parameters(), recipe.optimiser)
         self.checkpoints = Checkpoints(out / "checkpoints", recipe.save.keep, where)
-        self.progress = Progress(positions=[0] * where.count)
+        self.progress = TrainingProgress(positions=[0] * where.count)
         if (latest := self.checkpoints.latest()) is not None:
             self.progress = self.checkpoints.load(latest, self.optimiser)
         self.curves = Curves(

@@ -85,8 +85,8 @@ class Processor:
         limits: PromptLimits | None = None,
         image_limits: ImageLimits | None = None,
     ) -> None:
-        """`images` is None for a model without eyes. `sampling`: how its publishers sample, for requests that do not
-        say."""
+        """`images` is None for a model without a vision tower. `sampling`: how its publishers sample, for requests that
+        do not say."""
         self.tokenizer = tokenizer
         self.template = template
         self.images = images
@@ -201,11 +201,11 @@ class Processor:
     def image_tokens(self, width: int, height: int) -> int:
         """What an image of this size will cost, its tags included."""
         tags = sum(tag is not None for tag in (self.tokenizer.image_start_id, self.tokenizer.image_end_id))
-        return image_tokens(width, height, self._eyes()) + tags
+        return image_tokens(width, height, self._image_config()) + tags
 
     # ----------------------------------------------------------------------------------------------------------- inside
 
-    def _eyes(self) -> ImageConfig:
+    def _image_config(self) -> ImageConfig:
         if self.images is None:
             raise InputError("this model reads text only; send no images")
         return self.images
@@ -214,7 +214,7 @@ class Processor:
         """Tokenise a rendered text and put each image's tokens where the template put its placeholder."""
         tokenizer = self.tokenizer
         if sources:
-            self._eyes()
+            self._image_config()
         if tokenizer.image_id is not None:
             if (places := text.count(tokenizer.image)) != len(sources):
                 raise ConfigError(f"the chat template wrote {places} image placeholders for {len(sources)} images")
@@ -259,20 +259,20 @@ class Processor:
             keys: tuple[bytes, ...] = ()
         else:
             pixels = load_image(source, self.image_limits)
-            tiles, size = to_tiles(pixels, self._eyes()), (pixels.shape[1], pixels.shape[0])
+            tiles, size = to_tiles(pixels, self._image_config()), (pixels.shape[1], pixels.shape[0])
             keys = tuple(tile_keys(tiles))
-        length = len(tiles) * self._eyes().tokens(*tiles.shape[-2:])
+        length = len(tiles) * self._image_config().tokens(*tiles.shape[-2:])
         return PromptImage(start, length, tiles, keys, size=size)
 
     def _delta(self, image: PromptImage, deltas: Deltas) -> tuple[PromptImage, list[int]]:
         """The image told as changes, and its tokens; whole where that is not shorter."""
-        eyes, token = self._eyes(), self.tokenizer.image_id
+        image_config, token = self._image_config(), self.tokenizer.image_id
         assert token is not None
         now = ShownScreen(image.size, image.tiles, screen_key(image.size, image.keys))
-        cut = cut_delta(now, deltas, eyes)
+        cut = cut_delta(now, deltas, image_config)
         if cut.runs is None:
             return replace(image, screen=cut.screen), [token] * image.length
-        columns = image.tiles.shape[-1] // (eyes.patch_size * eyes.downsample)
+        columns = image.tiles.shape[-1] // (image_config.patch_size * image_config.downsample)
         ids, places = self.encode_text(MARK), []
         for run in cut.runs:
             ids += self.encode_text(address(run, columns))

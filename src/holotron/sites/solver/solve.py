@@ -11,7 +11,7 @@ from typing import Protocol
 
 from holotron.envs.base import Environment
 from holotron.errors import EnvironmentFault
-from holotron.sites.episode import Episode
+from holotron.sites.episode import SiteEpisode
 from holotron.sites.solver.view import SCRIPT, Lost, PageView
 from holotron.types import Action, CloseTab, GoBack, Observation, Wait
 
@@ -22,7 +22,7 @@ class SolvedEnvironment(Protocol):
     """What the solver needs besides the page: the episode with its facts, and a way to look behind the pixels."""
 
     @property
-    def episode(self) -> Episode: ...
+    def episode(self) -> SiteEpisode: ...
 
     async def evaluate(self, expression: str) -> str: ...
 
@@ -39,7 +39,7 @@ class SitesSolver:
         return next_action(site.episode, dump, observation)
 
 
-def next_action(episode: Episode, dump: str, observation: Observation) -> Action | None:
+def next_action(episode: SiteEpisode, dump: str, observation: Observation) -> Action | None:
     view = PageView(dump, episode)
     if view.host != episode.host:  # an empty tab, or one that a learner has opened
         return CloseTab() if observation.tabs else GoBack()

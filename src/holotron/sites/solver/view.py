@@ -20,7 +20,7 @@ from holotron.sites.words import Words
 from holotron.types import Action, Answer, Click, PressKeys, Scroll, Write
 
 if TYPE_CHECKING:
-    from holotron.sites.episode import Episode
+    from holotron.sites.episode import SiteEpisode
 
 SCRIPT = (files(__package__) / "page.js").read_text()
 
@@ -47,7 +47,7 @@ class Element:
 
 
 class PageView:
-    def __init__(self, dump: str, episode: Episode) -> None:
+    def __init__(self, dump: str, episode: SiteEpisode) -> None:
         """`dump` is what `SCRIPT` says of the page."""
         raw = json.loads(dump)
         self.page: str = raw["page"]  # what the page calls itself, `product:12`

@@ -20,7 +20,7 @@ STEPS = 80
 
 
 @dataclass(frozen=True, slots=True)
-class Episode:
+class MeasuredEpisode:
     reward: float
     steps: int
     problem: str = ""  # why it ended without the page's verdict
@@ -33,7 +33,7 @@ class Episode:
 @dataclass(slots=True)
 class TaskResult:
     name: str
-    episodes: list[Episode] = field(default_factory=list)
+    episodes: list[MeasuredEpisode] = field(default_factory=list)
 
     @property
     def success(self) -> float:
@@ -48,7 +48,7 @@ class TaskResult:
         return sum(e.steps for e in self.episodes) / len(self.episodes) if self.episodes else 0.0
 
 
-async def run_episode(environment: MiniWobEnvironment, name: str, seed: int) -> Episode:
+async def run_episode(environment: MiniWobEnvironment, name: str, seed: int) -> MeasuredEpisode:
     """One demonstration, from reset to the page's verdict."""
     observation = await environment.reset(Task(SUITE, name, seed=seed))
     session = await SolverPolicy().start(environment.task, environment)
@@ -56,13 +56,13 @@ async def run_episode(environment: MiniWobEnvironment, name: str, seed: int) -> 
         try:
             reply = await session.act(observation)
         except PolicyError as error:
-            return Episode(0.0, step, str(error))
+            return MeasuredEpisode(0.0, step, str(error))
         assert reply.action is not None
         result = await environment.step(reply.action)
         if result.done:
-            return Episode(result.reward, step)
+            return MeasuredEpisode(result.reward, step)
         observation = result.observation
-    return Episode(0.0, STEPS, f"not done after {STEPS} steps")
+    return MeasuredEpisode(0.0, STEPS, f"not done after {STEPS} steps")
 
 
 async def measure(

@@ -45,7 +45,7 @@ def _percent(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:.0f} %"
 
 
-class Display:
+class RlDisplay:
     """A live table where there is a terminal, a line now and then where there is not."""
 
     def __init__(self, curves: Curves, *, rewards: bool = False) -> None:
@@ -56,7 +56,7 @@ class Display:
         self._live = Live(console=curves.console, auto_refresh=False) if curves.console.is_terminal else None
         self._spoke = 0.0
 
-    def __enter__(self) -> Display:
+    def __enter__(self) -> RlDisplay:
         if self._live is not None:
             self._live.start()
         return self

@@ -45,7 +45,7 @@ from holotron.training.rl.record import SampledTurn
 from holotron.training.rl.recorder import Recorder
 from holotron.training.rl.rollouts import Rollouts
 from holotron.training.rl.serving import engine_config, twin
-from holotron.training.rl.show import Display, draw_curve
+from holotron.training.rl.show import RlDisplay, draw_curve
 from holotron.training.rl.successes import Successes
 from holotron.training.rl.tasks import TaskSampler
 from holotron.training.rl.weights import Probe, disagreement, publish
@@ -105,7 +105,7 @@ class RlTrainer(TrainingLoop[RlRecipe]):
             on_episode=self.recorder,
         )
         self._rewards = recipe.tasks.learn_from == "reward"
-        self.display = Display(self.curves, rewards=self._rewards)
+        self.display = RlDisplay(self.curves, rewards=self._rewards)
         self._opened = time.monotonic()
         self._probe: Probe | None = None
         self._before = deepcopy(self.counts)  # as of the last update
