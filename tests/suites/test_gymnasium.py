@@ -13,7 +13,7 @@ from gymnasium.utils.env_checker import check_env
 
 import holotron.suites.gymnasium_export  # noqa: F401  (registers holotron/Suite-v0)
 from holotron.agent.policies.random import RandomPolicy
-from holotron.errors import ConfigError
+from holotron.errors import ConfigError, MissingDependency
 from holotron.evals.evaluate import evaluate
 from holotron.suites.base import find_suite
 from holotron.suites.gymnasium import GymnasiumEnvironment, translate
@@ -82,6 +82,25 @@ def test_it_is_a_suite_like_any_other(tmp_path):
         find_suite("gymnasium:Nonesuch-v9")
     with pytest.raises(ConfigError, match="gymnasium:ENV_ID"):
         find_suite("gymnasium")
+
+
+def test_what_an_environment_lacks_is_one_sentence_and_not_a_spoiled_episode(tmp_path):
+    class Drawn(Lamp):
+        metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012
+
+        def __init__(self, render_mode=None):
+            self.render_mode = render_mode
+
+        def _see(self):
+            return {"goal": "Look."}
+
+        def render(self):
+            raise gymnasium.error.DependencyNotInstalled("pygame is not installed")
+
+    gymnasium.register("holotron-test/Drawn-v0", entry_point=Drawn, disable_env_checker=True)
+    suite = find_suite("gymnasium:holotron-test/Drawn-v0")
+    with pytest.raises(MissingDependency, match="pygame is not installed"):
+        asyncio.run(evaluate(RandomPolicy(1, suite.actions), suite, tmp_path))
 
 
 def test_actions_are_told_in_the_words_of_the_space():

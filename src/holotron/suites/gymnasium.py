@@ -91,7 +91,7 @@ class GymnasiumEnvironment:
     async def reset(self, task: Task) -> Observation:
         seen, info = await self._call(self._reset, task.seed)
         self._return = 0.0
-        self._seen = self._observation(seen)
+        self._seen = await self._call(self._observation, seen)
         goal = task.goal or _text(seen, GOALS) or _text(info, GOALS) or f"Do well in {self._id}."
         self._task = replace(task, goal=goal)
         return self._seen
@@ -128,6 +128,8 @@ class GymnasiumEnvironment:
             return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
         except (ConfigError, MissingDependency):
             raise
+        except _gymnasium().error.DependencyNotInstalled as error:
+            raise MissingDependency(f"{self._id}: {error}") from None
         except Exception as error:
             raise EnvironmentFault(f"{self._id}: {type(error).__name__}: {error}") from error
 
