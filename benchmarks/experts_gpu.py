@@ -332,7 +332,8 @@ def library(clock: Clock, name: str, eight_bit: bool, count: int) -> list[float]
             )
         else:
             assert isinstance(rows, Tensor)
-            times.append(clock(lambda r=rows, w=weight: torch._grouped_mm(r, w.transpose(-2, -1), offs=ends)))
+            sorted_rows = rows[token] if rows is x else rows
+            times.append(clock(lambda r=sorted_rows, w=weight: torch._grouped_mm(r, w.transpose(-2, -1), offs=ends)))
     return times
 
 
