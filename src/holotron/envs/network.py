@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from holotron.envs.connections import Connections
 from holotron.errors import ConfigError
 
 RESOLVE_NOTHING = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
@@ -90,7 +91,7 @@ class Guard:
     def __init__(self, policy: NetworkPolicy) -> None:
         self._policy = policy
         self._server: asyncio.Server | None = None
-        self._connections: set[asyncio.Task[None]] = set()
+        self._connections = Connections()
         self._blocked: dict[str, None] = {}
 
     async def start(self) -> Guard:
@@ -108,24 +109,13 @@ class Guard:
         return taken
 
     async def close(self) -> None:
-        if self._server is not None:
-            self._server.close()
-        for connection in self._connections:
-            connection.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
+        await self._connections.close(self._server)
 
     # -------------------------------------------------------------------------------------------------- one connection
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._connections.add(task)
-        try:
-            with contextlib.suppress(OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-                await self._relay(reader, writer)
-        finally:
-            self._connections.discard(task)
-            writer.close()
+        async with self._connections.one(writer):
+            await self._relay(reader, writer)
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         line, headers = _parse_head(await reader.readuntil(b"\r\n\r\n"))

@@ -12,13 +12,14 @@ while everything is one loopback port. One thread runs all connections; a page t
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from urllib.parse import parse_qsl, urlsplit
+
+from holotron.envs.connections import Connections
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +62,7 @@ class HttpServer:
     def __init__(self, answer: Callable[[HttpRequest], HttpResponse], *, port: int = 0) -> None:
         self._answer = answer
         self._loop = asyncio.new_event_loop()
-        self._connections: set[asyncio.Task[None]] = set()
+        self._connections = Connections()
         self._thread = threading.Thread(target=self._loop.run_forever, name="sites", daemon=True)
         self._thread.start()
         starting = asyncio.start_server(self._serve, "127.0.0.1", port, limit=HEAD_LIMIT)
@@ -70,29 +71,15 @@ class HttpServer:
 
     def close(self) -> None:
         if self._thread.is_alive():
-            asyncio.run_coroutine_threadsafe(self._shut(), self._loop).result(timeout=10)
+            asyncio.run_coroutine_threadsafe(self._connections.close(self._server), self._loop).result(timeout=10)
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(timeout=10)
             self._loop.close()
 
-    async def _shut(self) -> None:
-        self._server.close()
-        for connection in self._connections:
-            connection.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
-
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._connections.add(task)
-        over = (OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, asyncio.CancelledError)
-        try:
-            with contextlib.suppress(*over):
-                while await self._exchange(reader, writer):
-                    pass
-        finally:
-            self._connections.discard(task)
-            writer.close()
+        async with self._connections.one(writer):
+            while await self._exchange(reader, writer):
+                pass
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """One request and its answer; whether the connection stays open."""
