@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import signal
+import os
 import socket
 import subprocess
 import sys
@@ -20,7 +20,7 @@ def test_serve_says_how_the_task_stands() -> None:
         port = free.getsockname()[1]
     process = subprocess.Popen(
         holotron("serve", "shop-notifications", "--seed", "4", "--port", str(port), "--viewport", "laptop"),
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=None,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"},
     )  # fmt: skip
     try:
         browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
@@ -36,7 +36,7 @@ def test_serve_says_how_the_task_stands() -> None:
             browser.open(f"http://127.0.0.1:{port}/account/notifications", body, timeout=5).read()
             time.sleep(0.7)
     finally:
-        process.send_signal(signal.SIGINT)
+        process.terminate()  # what runs in the background may have been told to ignore interrupts
         said = process.communicate(timeout=20)[0]
     assert "Task sites/shop-notifications/4" in said and "not yet: " in said and "done: done" in said
 

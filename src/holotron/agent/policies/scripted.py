@@ -13,10 +13,10 @@ from typing import Any
 
 from holotron.agent.policies.base import GaveUp
 from holotron.envs.base import Environment
-from holotron.errors import ConfigError, PolicyError
+from holotron.errors import PolicyError
 from holotron.types import Action, Answer, Completion, Observation, Reply, Task
 
-Script = Callable[[Environment, Observation, int], Action | Awaitable[Action | None] | None]
+Script = Callable[[Any, Observation, int], Action | Awaitable[Action | None] | None]
 
 
 class ScriptedPolicy:
@@ -32,8 +32,6 @@ class ScriptedPolicy:
         return {"policy": "scripted", "script": self._name}
 
     async def start(self, task: Task, environment: Environment | None = None) -> _Session:
-        if environment is None:
-            raise ConfigError(f"{self._name} acts in an environment: it cannot answer about a picture alone")
         return _Session(self._script, environment)
 
     async def close(self) -> None:
@@ -41,7 +39,7 @@ class ScriptedPolicy:
 
 
 class _Session:
-    def __init__(self, script: Script, environment: Environment) -> None:
+    def __init__(self, script: Script, environment: Environment | None) -> None:
         self._script = script
         self._environment = environment
         self._step = 0

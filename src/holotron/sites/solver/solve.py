@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from holotron.envs.base import Environment
-from holotron.errors import EnvironmentFault
+from holotron.errors import ConfigError, EnvironmentFault
 from holotron.sites.episode import SiteEpisode
 from holotron.sites.solver.view import SCRIPT, Lost, PageView
 from holotron.types import Action, CloseTab, GoBack, Observation, Wait
@@ -30,7 +30,9 @@ class SolvedEnvironment(Protocol):
 class SitesSolver:
     """Keeps nothing: what has to be remembered is in the episode."""
 
-    async def __call__(self, environment: Environment, observation: Observation, step: int) -> Action | None:
+    async def __call__(self, environment: Environment | None, observation: Observation, step: int) -> Action | None:
+        if environment is None:
+            raise ConfigError("the scripted solver reads the page: it cannot answer about a picture alone")
         site: SolvedEnvironment = environment  # type: ignore[assignment]
         try:
             dump = await site.evaluate(SCRIPT)
