@@ -85,27 +85,33 @@ async def declared_profile(request: PolicyRequest) -> Profile:
 
 
 def local_profile(source: str) -> Profile:
-    """Of a model that runs in this process. Of a hub repository only its small files are fetched."""
+    """Of a model that runs in this process."""
+    return profile_for(source, _small_files(source))
+
+
+def _small_files(source: str) -> Path | None:
+    """The folder of a checkpoint, of a hub repository with its small files only; None for a preset, and where there is
+    no network: then the model's name has to do."""
     from holotron.model.loading import resolve
     from holotron.model.weights.hub import looks_like_hub_id, snapshot
 
     if not looks_like_hub_id(source) or Path(source).is_dir():
         found = resolve(source)
-        return profile_for(source, found if isinstance(found, Path) else None)
+        return found if isinstance(found, Path) else None
     try:
-        return profile_for(source, snapshot(source, ["config.json", AGENT_FILE]))
-    except CheckpointError:  # no such file there, or no network: its name has to do
-        return profile_for(source)
+        return snapshot(source, ["config.json", "generation_config.json", AGENT_FILE])
+    except CheckpointError:
+        return None
 
 
 def announced_profile(source: str) -> Profile:
     """What a server says of the model it serves: also what the model leaves to its files, because whoever asks by
     address does not see those. As in this process, that is its publishers' sampling, or else the likeliest token."""
-    from holotron.model.loading import resolve
     from holotron.model.processor import SamplingDefaults
 
-    profile, found = local_profile(source), resolve(source)
-    own = SamplingDefaults.of_folder(found) if isinstance(found, Path) else SamplingDefaults()
+    folder = _small_files(source)
+    profile = profile_for(source, folder)
+    own = SamplingDefaults.of_folder(folder) if folder is not None else SamplingDefaults()
     return replace(
         profile,
         temperature=first_said(profile.temperature, own.temperature, 0.0),
