@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from holotron.errors import ConfigError, MissingDependency
@@ -108,8 +109,14 @@ def _revision(folder: Path) -> int:
 
 def browser_version() -> str:
     """What the browser says of itself, for manifests."""
+    return _version_of(find_chromium())
+
+
+@cache
+def _version_of(program: Path) -> str:
+    """Asked once: every suite that is opened wants to know, and starting a browser for it takes a while."""
     try:
-        command = [str(find_chromium()), "--version"]
+        command = [str(program), "--version"]
         return subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return "unknown"
