@@ -68,7 +68,7 @@ def run(
 
     from holotron.agent.approval import Approval
     from holotron.agent.loop import Limits
-    from holotron.agent.policies.registry import declared_profile, make_policy
+    from holotron.agent.policies.registry import ask_profile, make_policy
     from holotron.envs.network import NetworkPolicy
     from holotron.envs.registry import PoolRequest, environments
     from holotron.envs.secrets import Secrets, parse_secret
@@ -96,9 +96,9 @@ def run(
         )
 
     async def main() -> Trajectory:
-        declared = await declared_profile(who)
-        shown = view.over(declared.views.get("web", View())).over(VIEW)
-        actor = await make_policy(who)
+        asked = await ask_profile(who)
+        shown = view.over(asked.profile.views.get("web", View())).over(VIEW)
+        actor = await make_policy(asked)
         pool = environments.get("web")(PoolRequest(1, shown, options))
         try:
             return await run_once(
