@@ -6,8 +6,8 @@
     holotron-mini, runs/x, org/name a model, in an engine of this process: bundled, a folder, a hub id, a preset
     my_file.py:make, module:make    your own: a function from a `PolicyRequest` to a `Policy`
 
-Other packages offer theirs by name through entry points (`holotron.policies`). One that wants to see a suite in its own way
-says so:
+Other packages offer theirs by name through entry points (`holotron.policies`). One that wants to see a suite in its
+own way says so:
 
     @declares(Profile(views={"miniwob": View(scale=2, crop=True)}))
     def make(request): ...
@@ -76,8 +76,8 @@ policies: Registry[PolicyFactory] = Registry(
 
 
 def declares(answer: Profile | Asker) -> Callable[[Factory], Factory]:
-    """For a factory: what its policies say of themselves before one is made. Either the same for all, or a function that
-    finds out and returns the request with `declared` filled in."""
+    """For a factory: what its policies say of themselves before one is made. Either the same for all, or a function
+    that finds out and returns the request with `declared` filled in."""
 
     def mark(factory: Factory) -> Factory:
         factory.declares = answer  # type: ignore[attr-defined]
