@@ -16,13 +16,14 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from playwright.async_api import BrowserContext, Dialog, Download, FileChooser, Page
+from playwright.async_api import BrowserContext, Dialog, Download, FileChooser, Page, Route
 from playwright.async_api import Error as PlaywrightError
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from holotron.envs.hands import VALUES, ActionRefused
 from holotron.envs.network import Blocked, Guard, NetworkPolicy, check_url
 from holotron.envs.pool import OPEN_TIMEOUT, BrowserLease, BrowserPool, bounded, first_line, quietly
+from holotron.envs.profile import save_state, saved_state
 from holotron.envs.secrets import Secret
 from holotron.envs.settle import CAP, Activity, settle
 from holotron.envs.tab import TYPED, Clipboard, Display, PageCrash, Tab
@@ -49,6 +50,7 @@ class SessionOptions:
     headers: Mapping[str, str] = field(default_factory=dict)  # sent with every request
     typed: int = TYPED  # characters typed key by key, for pages that listen to keys; longer texts are inserted at once
     secrets: tuple[Secret, ...] = ()
+    profile: Path | None = None  # cookies and storage of a session before, read if it is there; written at the end
 
 
 @dataclass(slots=True, eq=False)
@@ -103,6 +105,7 @@ class Session:
                 accept_downloads=options.downloads is not None,
                 service_workers="block",
                 proxy=guard.proxy,
+                storage_state=saved_state(options.profile),
             )
         except BaseException:
             await guard.close()
@@ -110,6 +113,8 @@ class Session:
         session = cls(lease, guard, options)
         try:
             async with bounded("opening a session", OPEN_TIMEOUT):
+                if not lease.owned:
+                    await lease.context.route("**/*", session._screen)
                 await prepare(lease.context, session._clipboard, session.note)
                 lease.context.on("page", session._on_page)
                 lease.context.on("dialog", session._on_dialog)
@@ -122,6 +127,15 @@ class Session:
     async def close(self) -> None:
         for task in self._tasks:
             task.cancel()
+        if self._lease.alive:
+            if self._options.profile is not None:
+                await quietly(save_state(self._lease.context, self._options.profile))
+            if not self._lease.owned:  # somebody else's browser: leave it as it was found
+                self._lease.context.remove_listener("page", self._on_page)
+                self._lease.context.remove_listener("dialog", self._on_dialog)
+                await quietly(self._lease.context.unroute("**/*", self._screen))
+                for entry in list(self._open):
+                    await quietly(entry.tab.page.close())
         await self._lease.close()
         await self._guard.close()
 
@@ -297,8 +311,22 @@ class Session:
         else:
             self._spawn(self._follow(page))
 
+    async def _screen(self, route: Route) -> None:
+        """In a browser that runs already our proxy cannot be put in its way: requests are looked at one by one instead.
+        Names are not looked up, so this is the weaker guard."""
+        try:
+            if route.request.url.startswith(("http:", "https:")):
+                check_url(route.request.url, self._options.network)
+        except Blocked as blocked:
+            self.note(f"Blocked: {blocked}.")
+            await quietly(route.abort())
+        else:
+            await quietly(route.continue_())
+
     async def _follow(self, page: Page) -> None:
         """A page has opened another one: it is in front now, as it would be for a person."""
+        if not self._lease.owned and await self._is_foreign(page):
+            return None
         self._announced = max(0, self._announced - 1)
         if len(self._open) >= MOST_TABS:
             self.note("The page tried to open too many tabs.")
@@ -308,6 +336,14 @@ class Session:
             self.note("A new tab was opened.")
         except (PlaywrightError, EnvironmentFault):  # closed again before we got to it
             pass
+
+    async def _is_foreign(self, page: Page) -> bool:
+        """In a browser that somebody else uses too: a tab of theirs."""
+        try:
+            opener = await page.opener()
+        except PlaywrightError:
+            return True
+        return opener not in [entry.tab.page for entry in self._open]
 
     async def _on_dialog(self, dialog: Dialog) -> None:
         said = dialog.message if len(dialog.message) <= 300 else f"{dialog.message[:300]}..."

@@ -111,17 +111,18 @@ def make_folder(folder: Path) -> None:
 
 class NewFile:
     """A file that takes its place when it is complete: a reader, or a crash, sees the old file or the new one and
-    nothing between. `durable` also survives a power cut.
+    nothing between. `durable` also survives a power cut; `private` is for its owner's eyes only.
 
     with NewFile(path) as file:
         file.write(data)
     """
 
-    def __init__(self, path: Path, *, durable: bool = False) -> None:
+    def __init__(self, path: Path, *, durable: bool = False, private: bool = False) -> None:
         self._path, self._durable = path, durable
         self._temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}{TEMPORARY}")
         with _writing(path):
-            self._file = self._temporary.open("wb")
+            mode = 0o600 if private else 0o666
+            self._file = os.fdopen(os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb")
 
     def write(self, data: bytes) -> None:
         with _writing(self._path):
@@ -151,8 +152,8 @@ class NewFile:
             _sync_folder(self._path.parent)
 
 
-def replace_file(path: Path, data: bytes, *, durable: bool = False) -> None:
-    with NewFile(path, durable=durable) as file:
+def replace_file(path: Path, data: bytes, *, durable: bool = False, private: bool = False) -> None:
+    with NewFile(path, durable=durable, private=private) as file:
         file.write(data)
 
 
