@@ -93,6 +93,7 @@ class Guard:
         self._server: asyncio.Server | None = None
         self._connections = Connections()
         self._blocked: dict[str, None] = {}
+        self._unreachable: dict[tuple[str, int], str] = {}
 
     async def start(self) -> Guard:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=HEAD_LIMIT)
@@ -107,6 +108,12 @@ class Guard:
     def take_blocked(self) -> list[str]:
         taken, self._blocked = list(self._blocked), {}
         return taken
+
+    def why_unreachable(self, url: str) -> str:
+        """Why no connection could be made to the site of an address when it was last tried; empty: one could."""
+        parts = urlsplit(url)
+        port = parts.port or DEFAULT_PORTS.get(parts.scheme, 0)
+        return self._unreachable.get((parts.hostname or "", port), "")
 
     async def close(self) -> None:
         await self._connections.close(self._server)
@@ -127,11 +134,13 @@ class Guard:
             if not tunnel and parts.scheme != "http":
                 raise Blocked(f"{parts.scheme} is not relayed")
             there, back = await self._connect(host, port)
+            self._unreachable.pop((host, port), None)
         except Blocked as blocked:
             self._blocked[str(blocked)] = None
             return await _answer(writer, "403 Forbidden", str(blocked))
         except (OSError, TimeoutError) as error:
-            return await _answer(writer, "502 Bad Gateway", f"{target} cannot be reached: {error}")
+            why = self._unreachable[host, port] = _reason(error)
+            return await _answer(writer, "502 Bad Gateway", f"{target} cannot be reached: {why}")
         try:
             if tunnel and not self._policy.upstream:
                 writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
@@ -167,6 +176,14 @@ class Guard:
         for address in addresses:
             self._policy.check_address(host, port, address)
         return await _open_any(addresses, port)
+
+
+def _reason(error: OSError | TimeoutError) -> str:
+    if isinstance(error, socket.gaierror):
+        return "there is no site of that name"
+    if isinstance(error, TimeoutError):
+        return "it does not answer"
+    return "it refuses the connection" if isinstance(error, ConnectionRefusedError) else error.strerror or str(error)
 
 
 async def _open_any(addresses: Sequence[str], port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

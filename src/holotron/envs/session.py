@@ -184,7 +184,8 @@ class Session:
 
     # ------------------------------------------------------------------------------------------------ going somewhere
 
-    async def goto(self, url: str) -> None:
+    async def goto(self, url: str) -> str:
+        """Why it could not be reached, if it could not."""
         try:
             url = check_url(url, self._options.network)
         except Blocked as blocked:
@@ -193,6 +194,9 @@ class Session:
         await self._navigate(f"{url} could not be opened", lambda page: page.goto(url, **_NAVIGATION))
         if blank:  # the empty page before the first one is nothing to go back to
             await self.tab.send("Page.resetNavigationHistory")
+        if why := self._guard.why_unreachable(url):
+            self.note(f"{url} cannot be reached: {why}.")
+        return why
 
     async def back(self) -> None:
         async def go_back(page: Page) -> None:

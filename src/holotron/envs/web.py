@@ -129,7 +129,9 @@ class WebEnvironment:
         self._task = task
         self._secrets = Secrets(self._options.secrets)
         self._session = await Session.open(self._browsers, self._options)
-        await self._session.goto(url)
+        unreachable = await self._session.goto(url)
+        if unreachable:
+            raise EnvironmentFault(f"The start page {url} did not open: {unreachable}.")
         observation = await self.observe()
         if f"Blocked: {urlsplit(url).hostname} is" in observation.note:  # the page shown is the guard's own
             raise ConfigError(f"The start page {url} is not allowed. {observation.note} List the site as allowed.")
