@@ -20,6 +20,7 @@ from playwright.async_api import BrowserContext, Dialog, Download, FileChooser, 
 from playwright.async_api import Error as PlaywrightError
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
+from holotron.envs.attached import leave, opened_by
 from holotron.envs.hands import VALUES, ActionRefused
 from holotron.envs.network import Blocked, Guard, NetworkPolicy, check_url
 from holotron.envs.pool import OPEN_TIMEOUT, BrowserLease, BrowserPool, bounded, first_line, quietly
@@ -131,11 +132,7 @@ class Session:
             if self._options.profile is not None:
                 await quietly(save_state(self._lease.context, self._options.profile))
             if not self._lease.owned:  # somebody else's browser: leave it as it was found
-                self._lease.context.remove_listener("page", self._on_page)
-                self._lease.context.remove_listener("dialog", self._on_dialog)
-                await quietly(self._lease.context.unroute("**/*", self._screen))
-                for entry in list(self._open):
-                    await quietly(entry.tab.page.close())
+                await leave(self._lease.context, [entry.tab.page for entry in self._open])
         await self._lease.close()
         await self._guard.close()
 
@@ -316,8 +313,8 @@ class Session:
             self._spawn(self._follow(page))
 
     async def _screen(self, route: Route) -> None:
-        """In a browser that runs already our proxy cannot be put in its way: requests are looked at one by one instead.
-        Names are not looked up, so this is the weaker guard."""
+        """In somebody else's browser our proxy cannot be put in the way, so requests are looked at one by one. Names
+        are not looked up: this is the weaker guard."""
         try:
             if route.request.url.startswith(("http:", "https:")):
                 check_url(route.request.url, self._options.network)
@@ -329,7 +326,7 @@ class Session:
 
     async def _follow(self, page: Page) -> None:
         """A page has opened another one: it is in front now, as it would be for a person."""
-        if not self._lease.owned and await self._is_foreign(page):
+        if not self._lease.owned and not await opened_by(page, [entry.tab.page for entry in self._open]):
             return None
         self._announced = max(0, self._announced - 1)
         if len(self._open) >= MOST_TABS:
@@ -340,14 +337,6 @@ class Session:
             self.note("A new tab was opened.")
         except (PlaywrightError, EnvironmentFault):  # closed again before we got to it
             pass
-
-    async def _is_foreign(self, page: Page) -> bool:
-        """In a browser that somebody else uses too: a tab of theirs."""
-        try:
-            opener = await page.opener()
-        except PlaywrightError:
-            return True
-        return opener not in [entry.tab.page for entry in self._open]
 
     async def _on_dialog(self, dialog: Dialog) -> None:
         said = dialog.message if len(dialog.message) <= 300 else f"{dialog.message[:300]}..."

@@ -76,10 +76,16 @@ class SuiteRequest:
 
 SuiteFactory = Callable[[SuiteRequest], Suite]
 
+GROUNDING = (
+    "screenspot", "screenspot-v2", "screenspot-pro", "osworld-g", "osworld-g-refined", "webclick", "groundui-1k",
+    "showdown-clicks",
+)  # fmt: skip
+
 suites: Registry[SuiteFactory] = Registry(
     "suite",
     "holotron.suites",
-    {name: f"holotron.suites.{name}" for name in ("miniwob", "web", "painted", "asked", "sites", "gymnasium")},
+    {name: f"holotron.suites.{name}" for name in ("miniwob", "web", "painted", "asked", "sites", "gymnasium")}
+    | dict.fromkeys(GROUNDING, "holotron.suites.grounding.play"),
 )
 
 
