@@ -114,7 +114,8 @@ class PageView:
         if element.point is None:
             return Scroll("up")  # the menu has scrolled away
         x, y = element.point
-        return Click(float(round(x)), float(round(y)), element=element.text[:40] or element.name)
+        said = element.label or element.text  # of a list what is chosen, not all its options in one word
+        return Click(float(round(x)), float(round(y)), element=said[:40] or element.name)
 
     def fill(self, name: str, text: str) -> Action | None:
         """Have this text in the field."""
