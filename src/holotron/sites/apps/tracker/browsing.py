@@ -66,7 +66,9 @@ def change(visit: Visit, issue: Row, field: str, value: str) -> bool:
 @app.get("/")
 def home(visit: Visit) -> HttpResponse:
     user = visit.need_user()
-    mine = visit.state.all(f"{ISSUES} where i.assignee = ? and i.status != 'done' order by i.id desc limit 5", user["id"])
+    mine = visit.state.all(
+        f"{ISSUES} where i.assignee = ? and i.status != 'done' order by i.id desc limit 5", user["id"]
+    )
     projects = visit.state.all(
         "select p.*, (select count(*) from issues where project = p.id and status != 'done') open from projects p"
     )

@@ -95,7 +95,6 @@ def count(brief: Brief) -> Assignment:
             "login": me(brief),
         },
         signed_in=ME,
-        start=start_page(brief),
     )
 
 
@@ -128,7 +127,9 @@ def first_due(brief: Brief) -> Assignment:
 @templates.add("link", "medium", plan=plans.link, about=("recall", "form"))
 def link(brief: Brief) -> Assignment:
     """One of the two is known by its title; the form wants its key."""
-    issue, other = brief.some(2, "select * from issues where id not in (select issue from links union select other from links)")
+    issue, other = brief.some(
+        2, "select * from issues where id not in (select issue from links union select other from links)"
+    )
     kind = brief.dice.choice(("blocks", "blocked_by", "duplicates"))
     first, second = (other, issue) if kind == "blocked_by" else (issue, other)
     stored = "duplicates" if kind == "duplicates" else "blocks"
@@ -231,7 +232,7 @@ def edit(brief: Brief) -> Assignment:
 def stand_up(brief: Brief) -> Assignment:
     """Several cards of one board."""
     project = brief.choose("select * from projects")
-    chosen = brief.some(4, "select * from issues where project = ? and status in ('todo', 'doing')", project["id"])
+    chosen = brief.some(5, "select * from issues where project = ? and status in ('todo', 'doing')", project["id"])
     issues = {row["id"]: {"status": STATUSES[STATUSES.index(row["status"]) + 1]} for row in chosen}
     parts = [f'{row["key"]} to "{english(issues[row["id"]]["status"])}"' for row in chosen]
     return Assignment(

@@ -244,9 +244,7 @@ def link(view: PageView) -> Action | None:
         view.memory["read"] = True
     if view.page != f"link:{issue['id']}":
         return to_issue(view, issue) or view.click("add-link")
-    return (
-        view.choose("field:kind", view.t(kind)) or view.fill("field:other", other["key"]) or view.click("save")
-    )
+    return view.choose("field:kind", view.t(kind)) or view.fill("field:other", other["key"]) or view.click("save")
 
 
 def recall(view: PageView) -> Action | None:

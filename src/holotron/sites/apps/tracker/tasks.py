@@ -105,12 +105,16 @@ def who(brief: Brief) -> Assignment:
         issue = brief.choose("select * from issues")
         names = {row["id"]: row["name"] for row in brief.state.all("select * from users")}
         answer, where = names[issue["reporter"]], "reporter"
-        question = brief.say("Who reported {key}?", "What is the name of the person who reported {key}?", key=issue["key"])
+        question = brief.say(
+            "Who reported {key}?", "What is the name of the person who reported {key}?", key=issue["key"]
+        )
     else:
         issue = brief.choose("select * from issues where milestone != 0")
         names = {row["id"]: row["name"] for row in brief.state.all("select * from milestones")}
         answer, where = names[issue["milestone"]], "set:milestone"
-        question = brief.say("Which milestone is {key} in?", "Name the milestone that {key} belongs to.", key=issue["key"])
+        question = brief.say(
+            "Which milestone is {key} in?", "Name the milestone that {key} belongs to.", key=issue["key"]
+        )
     return Assignment(
         goal=question,
         wanted=(Answered(answer, others=tuple({name for name in names.values() if name != answer})),),
