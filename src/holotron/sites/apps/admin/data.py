@@ -1,4 +1,4 @@
-"""What an administration holds: users, what each role may do, files in folders, settings, and a log of what happened."""
+"""What an administration holds: users, what each role may do, files in folders, settings, a log of what happened."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ create table audit (id integer primary key, day text, actor text, action text, t
 ROLES = ("owner", "manager", "editor", "auditor", "viewer")
 STATUSES = ("active", "invited", "deactivated")
 TEAMS = ("Engineering", "Finance", "Legal", "Sales", "Support")
-PERMISSIONS = ("invite_users", "edit_users", "delete_files", "upload_files", "export_data", "see_audit", "edit_settings",
-               "manage_billing")  # fmt: skip
+PERMISSIONS = ("invite_users", "edit_users", "delete_files", "upload_files", "export_data", "see_audit",
+               "edit_settings", "manage_billing")  # fmt: skip
 REASONS = ("left", "on_leave", "security", "duplicate")
 ACTIONS = ("signed_in", "role_changed", "file_deleted", "file_moved", "invited_user", "deactivated_user",
            "settings_changed", "data_exported")  # fmt: skip
@@ -31,8 +31,9 @@ TIMEOUTS = (120, 180, 240, 360, 480)  # minutes: the longest session that an ins
 # fmt: off
 _FOLDERS = ("Contracts", "Invoices", "Reports", "Photos", "Templates", "Minutes", "Training", "Press")
 _INSIDE = ("2023", "2024", "Drafts", "Signed", "Old", "Shared")
-_SUBJECTS = ("budget", "roadmap", "offer", "survey", "handbook", "forecast", "checklist", "agenda", "summary", "inventory",
-             "schedule", "brochure", "statement", "protocol", "overview", "price-list", "logo", "poster", "guide", "plan")
+_SUBJECTS = ("budget", "roadmap", "offer", "survey", "handbook", "forecast", "checklist", "agenda", "summary",
+             "inventory", "schedule", "brochure", "statement", "protocol", "overview", "price-list", "logo", "poster",
+             "guide", "plan")
 _ENDINGS = ("pdf", "docx", "xlsx", "png", "csv", "pptx")
 # fmt: on
 
@@ -47,8 +48,9 @@ def fill(brief: Brief) -> None:
     longest = dice.choice(TIMEOUTS)
     settings = {
         "organisation": host.split(".")[0].title(), "contact": f"office@{host}", "domain": host,
-        "timeout": dice.choice((15, 20, 30, 45, 60)), "longest_timeout": longest, "password_length": dice.choice((8, 9, 10)),
-        "two_factor": dice.randrange(2), "retention": dice.choice((30, 60, 90, 180)), "archive": dice.randrange(2),
+        "timeout": dice.choice((15, 20, 30, 45, 60)), "longest_timeout": longest,
+        "password_length": dice.choice((8, 9, 10)), "two_factor": dice.randrange(2),
+        "retention": dice.choice((30, 60, 90, 180)), "archive": dice.randrange(2),
     }  # fmt: skip
     for name, value in settings.items():
         state.add("settings", name=name, value=str(value))

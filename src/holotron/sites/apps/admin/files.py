@@ -108,9 +108,10 @@ def act(visit: Visit) -> HttpResponse:
 @app.post("/files/move")
 def move(visit: Visit) -> HttpResponse:
     visit.need_user()
-    folder, target = _folder(visit, visit.number("folder", TOP)), _folder(visit, visit.number("to"))
-    if not chosen(visit):
+    folder, target = _folder(visit, visit.number("folder", TOP)), _folder(visit, visit.number("to", TOP))
+    if not chosen(visit) or target["id"] == TOP:
         visit.flash(visit.t("nothing_chosen"), "bad")
+        return visit.redirect(f"/files?folder={folder['id']}")
     for id in chosen(visit):
         file = _file(visit, id)
         if _taken(visit, target["id"], file["name"]):
@@ -161,8 +162,10 @@ def rename(visit: Visit, id: int) -> HttpResponse:
 
 @app.post("/file/<id>/copy")
 def copy(visit: Visit, id: int) -> HttpResponse:
-    me, found, target = visit.need_user(), _file(visit, id), _folder(visit, visit.number("to"))
-    if used(visit) + found["size"] > QUOTA * 1024:
+    me, found, target = visit.need_user(), _file(visit, id), _folder(visit, visit.number("to", TOP))
+    if target["id"] == TOP:
+        visit.flash(visit.t("nothing_chosen"), "bad")
+    elif used(visit) + found["size"] > QUOTA * 1024:
         visit.flash(visit.t("no_space"), "bad")
     elif _taken(visit, target["id"], found["name"]):
         visit.flash(visit.t("name_taken"), "bad")

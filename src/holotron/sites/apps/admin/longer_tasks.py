@@ -170,18 +170,18 @@ def clean_up(brief: Brief) -> Assignment:
 
 @templates.add("recall", "medium", plan=plans.recall, about=("recall", "form", "files"))
 def recall(brief: Brief) -> Assignment:
-    """A number from a user's page has to be remembered for one to four folders elsewhere."""
+    """A number from a user's page has to be remembered for one to three folders elsewhere."""
     user = brief.choose("select * from users where id != ?", ME)
     folder = brief.choose("select * from folders where parent = 0")
-    number = brief.dice.randrange(1, 5)
+    number = brief.dice.randrange(1, 4)
     ends = brief.dice.sample(("contract", "payroll", "review", "photos", "notes", "travel"), number)
     names = [f"{user['staff']}-{end}" for end in ends]
     return Assignment(
         goal=brief.say(
             "Look up the staff number of {name}. Then create in the folder {folder} a folder for each of these words: "
             "{ends}. Its name is the staff number, a dash and the word, like 123456-example.",
-            "In {folder} we need new folders for {name}: {ends}. Each is named by the person's staff number, a dash and "
-            "the word, for example 123456-example.",
+            "In {folder} we need new folders for {name}: {ends}. Each is named by the person's staff number, a dash "
+            "and the word, for example 123456-example.",
             name=user["name"],
             folder=folder["name"],
             ends=", ".join(ends),
@@ -225,8 +225,8 @@ def maybe(brief: Brief) -> Assignment:
         goal=brief.say(
             'Copy the file "{name}" from the folder {source} to {target}. Do not delete or move anything for it. If it '
             'cannot be done, answer "impossible".',
-            'A copy of "{name}" ({source}) is needed in the folder {target}. Answer "impossible" if the system refuses; '
-            "leave everything else as it is.",
+            'A copy of "{name}" ({source}) is needed in the folder {target}. Answer "impossible" if the system '
+            "refuses; leave everything else as it is.",
             name=file["name"],
             source=source["name"],
             target=target["name"],
@@ -250,10 +250,10 @@ def leaver(brief: Brief) -> Assignment:
         brief.state.run("update files set owner = ? where id = ?", user["id"], row["id"])
     return Assignment(
         goal=brief.say(
-            "{name} is leaving. Move the files that belong to this person in the folder {source} to {target}, change the "
-            'role of the account to "Viewer", and deactivate it with the reason "{reason}".',
-            "Please close the account of {name}: all files of that owner in {source} go to the folder {target}; then the "
-            'role becomes "Viewer"; then deactivate the account, reason "{reason}".',
+            "{name} is leaving. Move the files that belong to this person in the folder {source} to {target}, change "
+            'the role of the account to "Viewer", and deactivate it with the reason "{reason}".',
+            "Please close the account of {name}: all files of that owner in {source} go to the folder {target}; then "
+            'the role becomes "Viewer"; then deactivate the account, reason "{reason}".',
             name=user["name"],
             source=source["name"],
             target=target["name"],

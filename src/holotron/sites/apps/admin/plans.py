@@ -9,7 +9,6 @@ from holotron.sites.solver.view import PageView
 from holotron.sites.state import Row
 from holotron.types import Action
 
-
 # ---------------------------------------------------------------------------------------------------- going somewhere
 
 

@@ -1,4 +1,4 @@
-"""What is asked of an administrator: the short tasks. Longer ones are in `longer_tasks.py`."""
+"""What is asked of an administrator: the short tasks and the change of a role. Longer ones are in `longer_tasks.py`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def set_setting(brief: Brief, **values: str) -> tuple[Changed, ...]:
     return tuple(Changed("settings", rows[name], value=value) for name, value in values.items())
 
 
-@templates.add("role", "short", plan=plans.role, about=("form",))
+@templates.add("role", "medium", plan=plans.role, about=("form",))
 def role(brief: Brief) -> Assignment:
     user = brief.choose("select * from users where id != ?", ME)
     new = brief.dice.choice([name for name in ROLES[1:] if name != user["role"]])
@@ -82,7 +82,8 @@ def setting(brief: Brief) -> Assignment:
         (
             ("safety", "password_length", str(brief.dice.randrange(11, 30)), "the minimum password length to {value}"),
             ("safety", "timeout", str(brief.dice.randrange(70, 119)), "the session timeout to {value} minutes"),
-            ("storage", "retention", str(brief.dice.randrange(200, 360)), "how long deleted files are kept to {value} days"),
+            ("storage", "retention", str(brief.dice.randrange(200, 360)),
+             "how long deleted files are kept to {value} days"),
             ("general", "contact", f"{brief.dice.choice(('hello', 'help', 'desk'))}@lakeside.example",
              "the contact address to {value}"),
         )

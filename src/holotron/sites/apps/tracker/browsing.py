@@ -122,8 +122,8 @@ def change_many(visit: Visit) -> HttpResponse:
         visit.flash(visit.t("nothing_chosen"), "bad")
         return visit.redirect(back)
     found = [visit.state.get("select * from issues where id = ?", id) for id in chosen]
-    done = [all([change(visit, issue, field, value) for field, value in wanted.items()]) for issue in found]
-    visit.flash(visit.t("changed_count", count=sum(done)))
+    changed = {issue["id"] for issue in found for field, value in wanted.items() if change(visit, issue, field, value)}
+    visit.flash(visit.t("changed_count", count=len(changed)))
     return visit.redirect(back)
 
 

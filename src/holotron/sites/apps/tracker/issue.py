@@ -44,8 +44,8 @@ def _issue_page(visit: Visit, id: int) -> HttpResponse:
     linked = state.all(
         "select l.id, l.kind, o.id other, o.key, o.title, o.status from links l join issues o on o.id = l.other "
         "where l.issue = ? union all "
-        "select l.id, case l.kind when 'blocks' then 'blocked_by' when 'duplicates' then 'duplicated_by' else l.kind end,"
-        " o.id, o.key, o.title, o.status from links l join issues o on o.id = l.issue where l.other = ?",
+        "select l.id, case l.kind when 'blocks' then 'blocked_by' when 'duplicates' then 'duplicated_by' else l.kind "
+        "end, o.id, o.key, o.title, o.status from links l join issues o on o.id = l.issue where l.other = ?",
         id, id,
     )  # fmt: skip
     return visit.page(

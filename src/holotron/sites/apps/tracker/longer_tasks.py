@@ -12,7 +12,6 @@ from holotron.sites.apps.tracker.tasks import (
     english,
     later,
     me,
-    said,
     start_page,
     templates,
     wanted_fields,
@@ -102,7 +101,8 @@ def count(brief: Brief) -> Assignment:
 def first_due(brief: Brief) -> Assignment:
     status = brief.dice.choice(STATUSES[:3])
     project = brief.choose(
-        "select * from projects p where (select count(*) from issues where project = p.id and due != '' and status = ?) > 1",
+        "select * from projects p where 1 < "
+        "(select count(*) from issues where project = p.id and due != '' and status = ?)",
         status,
     )
     found = brief.state.all(
@@ -165,8 +165,8 @@ def recall(brief: Brief) -> Assignment:
     keys = " and ".join(issue["key"] for issue in targets)
     return Assignment(
         goal=brief.say(
-            "In a comment on {source}, {author} says in which build the problem is. Write a comment that holds only that "
-            "build on {keys}.",
+            "In a comment on {source}, {author} says in which build the problem is. Write a comment that holds only "
+            "that build on {keys}.",
             "{author} names a build in a comment on {source}. Comment with that build, and nothing else, on {keys}.",
             source=source["key"],
             author=author["name"],
@@ -258,7 +258,8 @@ def bulk(brief: Brief) -> Assignment:
     status = brief.dice.choice(STATUSES[:3])
     rows = brief.some(brief.dice.randrange(6, 9), "select * from issues where project = ? order by id", project["id"])
     brief.state.run(
-        "delete from issue_labels where label = ? and issue in (select id from issues where project = ? and status = ?)",
+        "delete from issue_labels where label = ? and issue in "
+        "(select id from issues where project = ? and status = ?)",
         label["id"], project["id"], status,
     )  # fmt: skip
     for row in rows:
@@ -280,8 +281,8 @@ def bulk(brief: Brief) -> Assignment:
     return Assignment(
         goal=brief.say(
             'Give all issues of the project {project} with the status "{status}" and the label "{label}" {change}.',
-            'In {project}, every issue that is labelled "{label}" and has the status "{status}" gets {change}. Leave the '
-            "other issues as they are.",
+            'In {project}, every issue that is labelled "{label}" and has the status "{status}" gets {change}. Leave '
+            "the other issues as they are.",
             project=project["name"],
             status=english(status),
             label=label["name"],
@@ -336,8 +337,8 @@ def clear_milestone(brief: Brief) -> Assignment:
     user = me(brief)
     return Assignment(
         goal=brief.say(
-            'The milestone "{old}" of {project} is over. Move all its issues that are not done to the milestone "{new}", '
-            'then close "{old}". Issues that are done stay where they are.',
+            'The milestone "{old}" of {project} is over. Move all its issues that are not done to the milestone '
+            '"{new}", then close "{old}". Issues that are done stay where they are.',
             'In {project}, everything in the milestone "{old}" that is not done goes to "{new}". After that, close '
             '"{old}". Leave done issues in it.',
             old=old["name"],

@@ -23,7 +23,10 @@ REMARKS = (
     "Can we move this to the next sprint?",
     "Looks good to me.",
 )
-_MONTHS = "January February March April May June July August September October November December".split()
+# fmt: off
+_MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+           "December")
+# fmt: on
 
 
 def english(key: str) -> str:
@@ -182,8 +185,10 @@ def maybe(brief: Brief) -> Assignment:
     issues = {issue["id"]: {"status": "done"}}
     return Assignment(
         goal=brief.say(
-            'Set the status of {key} to "Done". Do not change any other issue. If it cannot be done, answer "impossible".',
-            'Mark {key} as "Done" without touching anything else. Answer "impossible" if the tracker does not allow it.',
+            'Set the status of {key} to "Done". Do not change any other issue. If it cannot be done, answer '
+            '"impossible".',
+            'Mark {key} as "Done" without touching anything else. Answer "impossible" if the tracker does not allow '
+            "it.",
             key=issue["key"],
         ),
         wanted=(IMPOSSIBLE,) if blocked else wanted_fields(issues),
