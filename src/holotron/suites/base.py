@@ -79,7 +79,10 @@ SuiteFactory = Callable[[SuiteRequest], Suite]
 suites: Registry[SuiteFactory] = Registry(
     "suite",
     "holotron.suites",
-    {name: f"holotron.suites.{name}" for name in ("miniwob", "web", "painted", "asked", "sites", "gymnasium")},
+    {
+        name: f"holotron.suites.{name}"
+        for name in ("miniwob", "web", "painted", "asked", "sites", "recall", "gymnasium")
+    },
 )
 
 
