@@ -145,7 +145,7 @@ class PageView:
         start, end = self.get(name).point, self.get(onto).point
         if start is None or end is None:
             return None
-        return Drag(*(float(round(place)) for place in (*start, *end)))
+        return Drag(float(round(start[0])), float(round(start[1])), float(round(end[0])), float(round(end[1])))
 
     def search(self, text: str) -> Action:
         """Use the search field that every page has."""

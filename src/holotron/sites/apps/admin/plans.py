@@ -80,7 +80,7 @@ def have_user(view: PageView, user: Row, **fields: str) -> Action | None:
     if move := to_user(view, user):
         return move
     for name in ("role", "team"):
-        value = fields.get(name, now[name])
+        value: str = fields.get(name) or now[name]
         if move := view.choose(f"field:{name}", value if name == "team" else view.t(value)):
             return move
     return view.click("save")

@@ -88,7 +88,6 @@ def setting(brief: Brief) -> Assignment:
              "the contact address to {value}"),
         )
     )  # fmt: skip
-    brief.trouble(newsletter=0)
     return Assignment(
         goal=brief.say(
             "In the settings, change {what}.",

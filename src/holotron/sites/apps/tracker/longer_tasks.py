@@ -99,12 +99,11 @@ def count(brief: Brief) -> Assignment:
 
 @templates.add("first-due", "medium", plan=plans.first_due, about=("question", "sorting", "filter"))
 def first_due(brief: Brief) -> Assignment:
-    status = brief.dice.choice(STATUSES[:3])
-    project = brief.choose(
-        "select * from projects p where 1 < "
-        "(select count(*) from issues where project = p.id and due != '' and status = ?)",
-        status,
+    group = brief.choose(
+        "select project, status from issues where due != '' and status != 'done' group by project, status "
+        "having count(*) > 1"
     )
+    status, project = group["status"], project_of(brief, group)
     found = brief.state.all(
         "select * from issues where project = ? and status = ? and due != '' order by due", project["id"], status
     )
@@ -232,7 +231,10 @@ def edit(brief: Brief) -> Assignment:
 def stand_up(brief: Brief) -> Assignment:
     """Several cards of one board."""
     project = brief.choose("select * from projects")
-    chosen = brief.some(5, "select * from issues where project = ? and status in ('todo', 'doing')", project["id"])
+    chosen = brief.some(5, "select * from issues where project = ?", project["id"])
+    for row in chosen:
+        row["status"] = brief.dice.choice(STATUSES[:2])
+        brief.state.run("update issues set status = ? where id = ?", row["status"], row["id"])
     issues = {row["id"]: {"status": STATUSES[STATUSES.index(row["status"]) + 1]} for row in chosen}
     parts = [f'{row["key"]} to "{english(issues[row["id"]]["status"])}"' for row in chosen]
     return Assignment(
@@ -268,6 +270,7 @@ def bulk(brief: Brief) -> Assignment:
         brief.state.add("issue_labels", issue=row["id"], label=label["id"])
     field = brief.dice.choice(("priority", "assignee"))
     value: Any
+    different: Any
     if field == "priority":
         value = brief.dice.choice(PRIORITIES)
         change = f"the priority {english(value)}"
