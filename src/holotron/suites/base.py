@@ -84,7 +84,7 @@ GROUNDING = (
 suites: Registry[SuiteFactory] = Registry(
     "suite",
     "holotron.suites",
-    {name: f"holotron.suites.{name}" for name in ("miniwob", "web", "painted", "asked", "sites", "gymnasium")}
+    {name: f"holotron.suites.{name}" for name in ("miniwob", "web", "painted", "asked", "sites", "recall", "gymnasium")}
     | dict.fromkeys(GROUNDING, "holotron.suites.grounding.play"),
 )
 
