@@ -22,12 +22,11 @@ import torch
 from torch import Tensor
 
 from holotron.errors import CheckpointError, ConfigError
-from holotron.kernels.linear import supports_fp8
 from holotron.model.config import ModelConfig
 from holotron.model.families import family_of, load_config
-from holotron.model.layers import Experts, Projection
 from holotron.model.model import Holotron
 from holotron.model.weights.declared import Declared, check_complete, is_activation_scale, read_declared
+from holotron.model.weights.eight_bit import narrow, scales_of
 from holotron.model.weights.headers import Header, read_headers
 from holotron.model.weights.names import Entry, entries
 from holotron.model.weights.reader import Reader
@@ -64,7 +63,7 @@ def load_checkpoint(
     stored = check_tensors(folder, config, wanted, headers)
     model.to(dtype or _main_dtype(stored))
     if weight_dtype is not None:
-        _narrow(model, torch.device(device), weight_dtype)
+        narrow(model, torch.device(device), weight_dtype)
     allocate(model, device)
     _fill(model, wanted, stored, progress)
     model.file_dtypes = {key: found.values.dtype for key, found in stored.items() if found.scale is None}
@@ -175,36 +174,9 @@ def _main_dtype(stored: Mapping[str, Stored]) -> torch.dtype:
     return torch.bfloat16 if largest.scale is not None else largest.values.dtype
 
 
-def _narrow(model: Holotron, device: torch.device, weight_dtype: torch.dtype) -> None:
-    """Give a model without storage its 8-bit form."""
-    if weight_dtype is not torch.float8_e4m3fn:
-        raise ConfigError(f"matrices can be kept in float8_e4m3fn, not in {weight_dtype}")
-    if not supports_fp8(device):
-        name = torch.cuda.get_device_name(device)
-        raise ConfigError(f"{name} has no 8-bit floats; load the weights in bf16 instead (--weights bf16)")
-    for name, module in model.named_modules():
-        if device.type == "cuda" and isinstance(module, Projection) and any(s % 16 for s in module.weight.shape):
-            raise ConfigError(
-                f"8-bit products need sizes that divide by 16; {name} is {list(module.weight.shape)}. Load the weights "
-                "in bf16 instead (--weights bf16)"
-            )
-    model.language_model.quantize()
-
-
-def _scales(model: Holotron) -> dict[str, Tensor | None]:
-    """The scales of those parameters that may be in 8 bits, by the parameter's name."""
-    found: dict[str, Tensor | None] = {}
-    for name, module in model.named_modules():
-        if isinstance(module, Projection):
-            found[f"{name}.weight"] = module.scale
-        elif isinstance(module, Experts):
-            found |= {f"{name}.{part}": getattr(module, f"{part}_scale") for part in module.parts}
-    return found
-
-
 def _fill(model: Holotron, wanted: list[Entry], stored: Mapping[str, Stored], progress: Progress | None) -> None:
     targets: dict[str, Tensor] = dict(model.state_dict(keep_vars=True))
-    scales = _scales(model)
+    scales = scales_of(model)
     total, done = sum(math.prod(entry.shape) for entry in wanted), 0
 
     def place(entry: Entry) -> tuple[str, int]:

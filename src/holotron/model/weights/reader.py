@@ -20,7 +20,7 @@ from torch import Tensor
 from holotron.errors import CheckpointError
 from holotron.model.weights.headers import Header
 
-PIECE = 16 << 20  # bytes
+PIECE = 4 << 20  # bytes: what is computed with a piece on its way takes several times as much
 
 
 class Reader:
@@ -83,7 +83,7 @@ class Reader:
         return buffer, copied
 
     def _read(self, header: Header, start: int, buffer: Tensor) -> None:
-        view = memoryview(buffer.numpy())
+        view = memoryview(buffer.numpy().data)
         done = 0
         try:
             opened = self._open(header.file)

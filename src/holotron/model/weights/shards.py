@@ -22,7 +22,8 @@ def weight_map(folder: Path) -> dict[str, str] | None:
         raise CheckpointError(f"{error}; the index was cut off or is not one: download it again") from error
     if not isinstance(placed, dict) or not placed or not all(isinstance(name, str) for name in placed.values()):
         raise CheckpointError(
-            f"{index} is not a weight index: weight_map: expected an object of file names, found {type(placed).__name__}"
+            f"{index} is not a weight index: weight_map: expected an object of file names, found "
+            f"{type(placed).__name__}"
         )
     if outside := next((name for name in placed.values() if Path(name).name != name), None):
         raise CheckpointError(f"{index}: weight_map: expected the names of files beside it, found {outside!r}")

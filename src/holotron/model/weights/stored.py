@@ -81,7 +81,9 @@ def find(key: str, shape: tuple[int, ...], headers: Mapping[str, Header], block:
         )
     scale = headers[name]
     if len(shape) != 2 or scale.kind not in ("F32", "BF16", "F16"):
-        raise Unreadable(f"expected scales of a matrix in F32, F16 or BF16, found {scale.kind} {list(scale.shape)} {name}")
+        raise Unreadable(
+            f"expected scales of a matrix in F32, F16 or BF16, found {scale.kind} {list(scale.shape)} {name}"
+        )
     return Stored(shape, values, scale, block=_granularity(name, scale, shape, block), keys=(key, name))
 
 
@@ -193,4 +195,3 @@ def _putter(target: Tensor, target_scale: Tensor | None) -> Callable[[int, int, 
         target_scale[first:last].copy_(scale)
 
     return rounded
-
