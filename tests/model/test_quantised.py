@@ -333,12 +333,18 @@ def test_kinds_that_cannot_be_read_are_named(eight: Path, said: dict[str, Any], 
         },
     ],
 )
-def test_what_is_left_out_by_name_may_stay_in_full(eight: Path, said: dict[str, Any]) -> None:
-    """As ModelOpt's own file says it, where config.json says nothing."""
+@pytest.mark.parametrize("beside", [True, False])
+def test_what_is_left_out_by_name_may_stay_in_full(eight: Path, said: dict[str, Any], beside: bool) -> None:
+    """As ModelOpt's own file says it: beside config.json, or put into it. The published NVFP4 of Nemotron 3 Nano names
+    every module that it leaves out, the Mamba layer before each attention layer among them."""
     config = json.loads((eight / "config.json").read_text())
     del config["quantization_config"]
+    own = {"producer": {"name": "modelopt", "version": "0.29.0"}, "quantization": said}
+    if beside:
+        (eight / "hf_quant_config.json").write_text(json.dumps(own))
+    else:
+        config["quantization_config"] = own
     (eight / "config.json").write_text(json.dumps(config))
-    (eight / "hf_quant_config.json").write_text(json.dumps({"producer": {"name": "modelopt"}, "quantization": said}))
     full = torch.randn(128, 64)
     change(eight, weight=full, _scale=None)
     assert torch.equal(parameter(load_checkpoint(eight), UP), full)

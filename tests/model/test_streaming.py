@@ -170,7 +170,7 @@ BREAK: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "an unknown family": (
         lambda f: edit(f / "config.json", model_type="gpt_oss", architectures=["GptOssForCausalLM"]),
-        r"config\.json: model_type 'gpt_oss' .* belongs to no family that is known here; known are Nemotron",
+        r"config\.json: model_type 'gpt_oss' .* belongs to no family that is known here; known are nemotron_h",
     ),
 }  # fmt: skip
 

@@ -126,10 +126,10 @@ class DesktopDialect(ChatDialect):
                 asked.append(Message("user", (f'<tool_output tool="{tool}">\ndone\n</tool_output>',)))
         elif turn.feedback:
             asked.append(Message("user", (f"<error>\n{turn.feedback}\n</error>",)))
-        lines = "".join(f"{line}\n" for line in place(turn.observation))
+        where = "".join(f"{line}\n" for line in place(turn.observation))
         seen: Part = shown.image if shown.image is not None else UNCHANGED if turn.image is None else OMITTED
         end = f"\n</observation>\n{ANSWER_NOW}" if turn.must_answer else "\n</observation>"
-        parts: tuple[Part, ...] = (f"<observation>\n{lines}", seen, end)
+        parts: tuple[Part, ...] = (f"<observation>\n{where}", seen, end)
         asked.append(Message("user", parts if shown.image is not None else ("".join(map(str, parts)),)))
         return asked
 
@@ -224,9 +224,10 @@ def _refused(call: tools.Tool, why: str, instead: str) -> InvalidAction:
 
 def _call(action: Action) -> tools.Tool:
     match action:
-        case Click() | RightClick():
-            button = "left" if isinstance(action, Click) else "right"
-            return tools.ClickAt(element=action.element, x=_int(action.x), y=_int(action.y), button=button)
+        case Click():
+            return tools.ClickAt(element=action.element, x=_int(action.x), y=_int(action.y))
+        case RightClick():
+            return tools.ClickAt(element=action.element, x=_int(action.x), y=_int(action.y), button="right")
         case DoubleClick():
             return tools.DoubleClickAt(element=action.element, x=_int(action.x), y=_int(action.y))
         case Hover():

@@ -73,6 +73,8 @@ def read_declared(folder: Path, config: Mapping[str, Any] | None) -> Declared | 
     if not isinstance(said, Mapping):
         return None
     where = f"{folder / 'config.json'}: quantization_config"
+    if "quant_method" not in said and isinstance(said.get("quantization"), Mapping):
+        return _modelopt(said["quantization"], where)  # ModelOpt's own file, put in whole
     method = str(said.get("quant_method", "")).lower()
     if method == "compressed-tensors":
         return _compressed_tensors(said, where)
