@@ -134,12 +134,11 @@ def adapter(name: str) -> TypeAdapter[Any]:
 def tool_schema(name: str) -> dict[str, Any]:
     """JSON schema of one tool, flat: `tool_name` beside its arguments; what has a default may be left out."""
     schema = adapter(name).json_schema()
-    required = ["tool_name", *schema.get("required", [])]
-    schema |= {"required": [field for field in schema["properties"] if field in required]}
     # Models say which tool before its arguments, and constrained decoders write properties in the schema's order.
-    properties = {"tool_name": {"type": "string", "const": name}, **schema["properties"]}
-    properties["tool_name"] = {"type": "string", "const": name}
-    schema |= {"properties": properties, "description": (TOOLS[name].__doc__ or "").strip()}
+    properties = {"tool_name": {"type": "string", "const": name}}
+    properties |= {field: kind for field, kind in schema["properties"].items() if field != "tool_name"}
+    required = ["tool_name", *schema.get("required", [])]
+    schema |= {"description": (TOOLS[name].__doc__ or "").strip(), "properties": properties, "required": required}
     return _plain(schema, schema.get("$defs", {}))
 
 
