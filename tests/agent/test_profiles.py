@@ -22,8 +22,8 @@ from tests.model.folders import edit, tiny_folder
     [
         ("Hcompany/Holotron-12B", "holotron", "window:3"),
         ("holotron-mini", "compact", "append"),
-        ("Hcompany/Holotron-3-Nano", "holotron", "window:3"),
-        ("Hcompany/Holotron4-30B-A3B", "holotron", "window:3"),
+        ("Hcompany/Holotron-3-Nano", "desktop", "window:3"),
+        ("Hcompany/Holotron4-30B-A3B", "desktop", "window:3"),
         ("Hcompany/Holo1-7B", "surfer", "window:3"),
         ("Hcompany/Holo1.5-7B", "surfer", "window:3"),
         ("Hcompany/Holo2-8B", "holotron", "window:3"),

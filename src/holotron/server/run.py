@@ -20,6 +20,7 @@ from fastapi import FastAPI
 
 from holotron.engine import Engine, EngineConfig
 from holotron.engine.plan import Planner
+from holotron.engine.sizes import dtype_of
 from holotron.errors import ConfigError, HolotronError
 from holotron.model.bundled import bundled_folder
 from holotron.model.config import ModelConfig
@@ -73,7 +74,10 @@ def load(settings: Settings, service: Service) -> Loaded:
     if settings.model.source is None:
         log.info("no model was named: serving the bundled small one")
     started = time.monotonic()
-    model, processor = load_model(source, device=device_of(settings), dtype=dtype, seed=settings.model.seed)
+    narrow = dtype_of(settings.engine_values().get("weight_dtype"))
+    model, processor = load_model(
+        source, device=device_of(settings), dtype=dtype, weight_dtype=narrow, seed=settings.model.seed
+    )
     config = engine_config(settings, model.config, model.dtype)
     engine = Engine(model, processor, config, on_step=service.metrics.step)
     _limit(processor, settings, engine.context_limit)
