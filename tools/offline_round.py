@@ -12,7 +12,7 @@ The store is a folder outside the working tree with what the machine lacks, carr
 archives (NAME.tar.xz, or NAME.tar.xz.aa, .ab ... that `split` made), which are unpacked there once:
 
     browser/     of tools/pack_browser.sh            library/    Python packages (unzipped wheels)
-    fonts/       to paint pages with                 the rest    whatever the plan names, as {store}/...
+    the rest     whatever the plan names, as {store}/...
 
 Call it again on the same machine and it goes on after the last stage that is over. Whatever goes wrong, there are
 results: RESULTS/round.tar.aa, .ab ... (cat them together) hold the files that the plan names, and the logs.
@@ -24,7 +24,6 @@ import argparse
 import glob
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -92,12 +91,6 @@ def environment(store: Path) -> dict[str, str]:
         found["LD_LIBRARY_PATH"] = str(browser / "lib") + (f":{before}" if before else "")
         found["FONTCONFIG_FILE"] = str(browser / "fontconfig/fonts.conf")
         found["FONTCONFIG_PATH"] = str(browser / "fontconfig")
-    if (store / "fonts").exists():
-        home = Path.home() / ".local/share/fonts"
-        home.mkdir(parents=True, exist_ok=True)
-        for font in (store / "fonts").iterdir():
-            if not (home / font.name).exists():
-                shutil.copy(font, home)
     return found
 
 
@@ -165,7 +158,7 @@ class Job:
     def succeeded(self) -> bool:
         return bool(self.codes) and not any(self.codes)
 
-    def tail(self, lines: int = 12) -> str:
+    def tail(self, lines: int = 4) -> str:
         text = self._log.read_text(errors="replace") if self._log.exists() else ""
         return "\n".join(f"    {line}" for line in text.splitlines()[-lines:])
 
@@ -190,12 +183,14 @@ def play(stage: dict[str, Any], seconds: float, facts: dict[str, str], where: di
         Job(spec, stage["name"], copy, facts, where) for spec in stage["job"] for copy in range(spec.get("copies", 1))
     ]
     began = time.monotonic()
-    while time.monotonic() - began < seconds:
-        running = [job for job in jobs if job.running()]
-        if all(job.background for job in running):
-            break
-        time.sleep(0.1)
-    stop(jobs)
+    try:
+        while time.monotonic() - began < seconds:
+            running = [job for job in jobs if job.running()]
+            if all(job.background for job in running):
+                break
+            time.sleep(0.1)
+    finally:
+        stop(jobs)
     took = time.monotonic() - began
     for job in jobs:
         say(f"{job.name}: {job.codes or 'stopped'}; {job.tail(1).strip()[-150:]}")
