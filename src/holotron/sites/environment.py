@@ -127,9 +127,10 @@ class SitesEnvironment:
         await self.close()
         self._episode, self._key, self._end = episode, self._server.open(episode), None
         width, height = episode.variation.size
+        display = self._options.display
         options = replace(
             self._options,
-            display=replace(self._options.display, width=width, height=height),
+            display=replace(display, width=width, height=height, scale=display.scale * episode.variation.scale),
             network=NetworkPolicy(allow=(episode.host,), upstream=f"http://127.0.0.1:{self._server.port}"),
             headers=self._server.headers(self._key),
             locale=episode.language,

@@ -14,6 +14,7 @@ A suite is all that a rollout, an evaluation or reinforcement learning knows of 
 from __future__ import annotations
 
 import difflib
+import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -45,6 +46,13 @@ class Suite:
         """The same suite with other limits where they are given."""
         limits = replace(self.limits, steps=steps or self.limits.steps, seconds=seconds or self.limits.seconds)
         return replace(self, limits=limits)
+
+    def shuffled(self, seed: int) -> Suite:
+        """The same tasks, names in random order, all seeds of one name together: its page is open already."""
+        names = list(dict.fromkeys(task.name for task in self.tasks))
+        random.Random(seed).shuffle(names)
+        order = {name: place for place, name in enumerate(names)}
+        return replace(self, tasks=tuple(sorted(self.tasks, key=lambda task: order[task.name])))
 
     def describe(self) -> dict[str, Any]:
         """For manifests."""

@@ -1,7 +1,7 @@
 """A policy from a word, as people give it on the command line.
 
     random, random:7                chance, by seed
-    scripted                        the solver that comes with the suite
+    scripted, scripted:0.15         the solver that comes with the suite; with a share of mistakes, which it mends
     http://localhost:8000/v1        any OpenAI-compatible server
     holotron-mini, runs/x, org/name a model, in an engine of this process: bundled, a folder, a hub id, a preset
     my_file.py:make, module:make    your own: a function from a `PolicyRequest` to a `Policy`
@@ -163,4 +163,12 @@ def route(spec: str) -> tuple[str, str]:
 def scripted(request: PolicyRequest) -> Policy:
     if request.solver is None:
         raise ConfigError("there is no scripted solver for this suite")
-    return request.solver()
+    if not request.argument:
+        return request.solver()
+    from holotron.agent.policies.distracted import DistractedPolicy
+
+    try:
+        share = float(request.argument)
+    except ValueError:
+        raise ConfigError(f"policy {request.spec!r}: write scripted:SHARE, such as scripted:0.15") from None
+    return DistractedPolicy(request.solver(), share, request.actions)
