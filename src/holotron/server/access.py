@@ -2,8 +2,8 @@
 about the page that asks, and by key.
 
 A server without keys on 127.0.0.1 is private only until its user's browser opens a hostile page. Such a page can have
-its own name resolve to 127.0.0.1 (DNS rebinding): then the `Host` header names a site that is not ours. Or it can post a
-form to us: then `Origin` or `Sec-Fetch-Site` says so.
+its own name resolve to 127.0.0.1 (DNS rebinding): then the `Host` header names a site that is not ours. Or it can post
+a form to us: then `Origin` or `Sec-Fetch-Site` says so.
 """
 
 from __future__ import annotations

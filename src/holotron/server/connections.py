@@ -2,8 +2,8 @@
 
 uvicorn limits how long a connection may rest *between* two requests. What is added here: how long a request's head and
 body may take to arrive, how long an answer may go unread, how many connections there may be at all and from one
-address. And answers leave at once (TCP_NODELAY: without it, each answer on a connection that is kept waits 40 ms for the
-client's acknowledgement of its head).
+address. And answers leave at once (TCP_NODELAY: without it, each answer on a connection that is kept waits 40 ms for
+the client's acknowledgement of its head).
 
     config = uvicorn.Config(app, http=connection_class(Connections(settings.connections)))
 """

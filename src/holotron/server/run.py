@@ -136,6 +136,14 @@ def listen(host: str, port: int) -> socket.socket:
         raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}") from None
 
 
+def warn_if_open(service: Service, address: str) -> None:
+    if not service.keys and not service.settings.server.open and not ipaddress.ip_address(address).is_loopback:
+        log.warning(
+            "there are no API keys: whoever can reach this machine can use the model. "
+            "Set server.api_key_file, or server.open = true if that is intended"
+        )
+
+
 def uvicorn_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
@@ -158,11 +166,7 @@ def serve(settings: Settings, agent: Mapping[str, Any] | None = None) -> None:
     listener = listen(settings.server.host, settings.server.port)
     host, port = listener.getsockname()[:2]
     log.info("listening", extra={"fields": {"url": f"http://{host}:{port}/v1", "port": port}})
-    if not service.keys and not settings.server.open and not ipaddress.ip_address(host).is_loopback:
-        log.warning(
-            "there are no API keys: whoever can reach this machine can use the model. "
-            "Set server.api_key_file, or server.open = true if that is intended"
-        )
+    warn_if_open(service, host)
 
     def come_up() -> None:
         try:
