@@ -21,8 +21,9 @@ from holotron.server.service import Service
 
 
 class Inside:
-    def __init__(self, service: Service, port: int) -> None:
+    def __init__(self, service: Service, server: uvicorn.Server, port: int) -> None:
         self.service = service
+        self.server = server
         self.port = port
         self.url = f"http://127.0.0.1:{port}"
 
@@ -55,7 +56,7 @@ def inside(*flags: str) -> Iterator[Inside]:
     try:
         while not server.started:
             time.sleep(0.01)
-        yield Inside(service, listener.getsockname()[1])
+        yield Inside(service, server, listener.getsockname()[1])
     finally:
         server.should_exit = True
         thread.join(30)

@@ -70,7 +70,8 @@ def test_what_is_no_key_is_refused_without_showing_it(value: str) -> None:
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "words").write_text("fine\ntwo words\n")
-    for name, message in (("none", "there is no file"), ("binary", "not a text file"), ("words", "line 2"), (".", "read")):
+    bad = {"none": "there is no file", "binary": "not a text file", "words": "line 2", ".": "read"}
+    for name, message in bad.items():
         with pytest.raises(ConfigError, match=message) as caught:
             keys_of("--server.api_key_file", str(tmp_path / name))
         assert "two words" not in str(caught.value)

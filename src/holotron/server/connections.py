@@ -17,7 +17,7 @@ import resource
 import socket
 import time
 from collections import Counter
-from typing import Any
+from typing import Any, Literal
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -115,7 +115,8 @@ def connection_class(connections: Connections) -> type[H11Protocol]:
         def __init__(self, *args: Any, **options: Any) -> None:
             super().__init__(*args, **options)
             self._address: str | None = None  # as counted
-            self._arrival: asyncio.TimerHandle | None = None  # when what is arriving must be here
+            self._waiting_for: Literal["head", "body", "rest"] | None = None
+            self._arrival: asyncio.TimerHandle | None = None  # when that must be here
             self._started = 0.0
             self._received = 0
             self._unread: asyncio.TimerHandle | None = None
@@ -184,12 +185,10 @@ def connection_class(connections: Connections) -> type[H11Protocol]:
                     self._arrival.cancel()
                     self._arrival = None
 
-        _waiting_for: str | None = None
-
         def _expect_head(self) -> None:
             self._expect("head", settings.header_seconds)
 
-        def _expect(self, what: str, seconds: float) -> None:
+        def _expect(self, what: Literal["head", "body", "rest"], seconds: float) -> None:
             if self._arrival is not None:
                 self._arrival.cancel()
             self._waiting_for, self._started, self._received = what, self.loop.time(), 0
@@ -208,7 +207,7 @@ def connection_class(connections: Connections) -> type[H11Protocol]:
                 if self.flow.read_paused:  # the application does not read: that is not the client's fault
                     self._expect("body", settings.body_seconds)
                     return
-            nothing_came = self._waiting_for == "head" and self._received == 0
+            nothing_came = self._waiting_for == "head" and not self.conn.trailing_data[0]
             if nothing_came or self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
                 self.transport.close()
             else:

@@ -121,7 +121,7 @@ class GenerationJob(ABC, Generic[Body]):
                 self.loaded.gauge.check(texts)
             return
         self.lane = "large"
-        await self._on_worker(lambda: [self.loaded.gauge.check(texts) for texts in prompts])
+        await self._on_worker(lambda: list(map(self.loaded.gauge.check, prompts)))
 
     async def _on_worker(self, work: Callable[[], T], lane: Lane | None = None) -> T:
         return await self.service.workers.run(self.caller.turn, work, lane or self.lane)
@@ -147,7 +147,8 @@ class GenerationJob(ABC, Generic[Body]):
 
         async def generate(content: Log, matchers: list[Matcher | None]) -> None:
             later = engine.complete_later(content, self.sampling, matchers, self.seconds_left, self.caller.scope)
-            generations.extend(await asyncio.wrap_future(later))
+            started = await asyncio.wrap_future(later)
+            generations.extend(started)
 
         try:
             for one in self.prepared:
