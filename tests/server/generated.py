@@ -330,7 +330,7 @@ class Maker:
             headers |= self.one_of({"origin": "http://evil.example"}, {"host": "evil.example"}, {"x-request-id": "a b"})
         if self.chance(0.02):
             headers |= self.one_of({"authorization": "Bearer \x7f"}, {"accept-encoding": "*" * 100}, {"expect": "tea"})
-        return Generated(method, path, body, {name: _header(value) for name, value in headers.items()})
+        return Generated(method, path, body, {name: _header(value).strip() for name, value in headers.items()})
 
 
 def _header(value: str) -> str:

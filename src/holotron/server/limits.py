@@ -61,9 +61,11 @@ def check_chat(
     tools: Sequence[Tool] | None,
 ) -> None:
     if len(messages) > limits.max_messages:
-        raise _too_many(f"{len(messages):,} messages", limits.max_messages, "messages")
+        message = f"the request has {len(messages):,} messages; the limit is {limits.max_messages:,}"
+        raise ApiError(400, message, code="too_many_messages", param="messages")
     if len(tools or ()) > limits.max_tools:
-        raise _too_many(f"{len(tools or ()):,} tools", limits.max_tools, "tools")
+        message = f"the request has {len(tools or ()):,} tools; the limit is {limits.max_tools:,}"
+        raise ApiError(400, message, code="too_many_tools", param="tools")
     for tool in tools or ():
         check_schema(limits, tool.function.parameters, "tools")
 
@@ -119,7 +121,3 @@ def prompt_texts(request: ChatRequest | CompletionRequest | Sequence[Message]) -
     tools = request.tools or () if isinstance(request, ChatRequest) else ()
     texts += [tool.function.description or "" for tool in tools]
     return [[text for text in texts if text]]
-
-
-def _too_many(what: str, limit: int, param: str) -> ApiError:
-    return ApiError(400, f"the request has {what}; the limit is {limit:,}", code="too_many_" + param, param=param)
