@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from holotron.addresses import is_public
 from holotron.envs.connections import Connections
 from holotron.errors import ConfigError
 
@@ -60,7 +61,7 @@ class NetworkPolicy:
             raise Blocked(f"{host} is not in the list of allowed sites")
 
     def check_address(self, host: str, port: int, address: str) -> None:
-        if not self.private and not self.listed(host, port) and not _is_public(address):
+        if not self.private and not self.listed(host, port) and not is_public(address):
             raise Blocked(f"{host} is at a private address")
 
 
@@ -244,10 +245,3 @@ def _is_address(host: str) -> bool:
         ipaddress.ip_address(host)
         return True
     return False
-
-
-def _is_public(address: str) -> bool:
-    ip = ipaddress.ip_address(address.split("%", 1)[0])
-    if isinstance(ip, ipaddress.IPv6Address):
-        ip = ip.ipv4_mapped or ip.sixtofour or ip
-    return ip.is_global and not ip.is_multicast

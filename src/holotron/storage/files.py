@@ -13,6 +13,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -33,6 +34,9 @@ _WHY = {
     errno.EACCES: ("permission is denied", "Change the permissions"),
     errno.EPERM: ("permission is denied", "Change the permissions"),
     errno.EIO: ("the disk fails (input/output error)", "Check the disk"),
+    errno.ENOTDIR: ("a part of the path is a file, not a folder", "Name another path"),
+    errno.ENAMETOOLONG: ("the path is too long", "Name another path"),
+    errno.EMFILE: ("the process has too many files open", "Raise the limit (ulimit -n)"),
 }
 
 
@@ -41,6 +45,20 @@ def _refused(verb: str, path: Path, error: OSError) -> StorageError:
     why, remedy = _WHY.get(error.errno or 0, (str(error.strerror or error), "Put that right"))
     kept = "What was stored before is unharmed. " if verb == "write" else ""
     return StorageError(f"cannot {verb} {path}: {why}. {kept}{remedy} and start the same command again.")
+
+
+def refusal(error: BaseException | None) -> StorageError | None:
+    """The sentence for an error that some other library got from the file system, if it is one: for whoever catches
+    everything at the end. Libraries in Rust say it in words ("... (os error 28)")."""
+    while error is not None:
+        said = re.search(r"\(os error (\d+)\)", str(error))
+        number = error.errno if isinstance(error, OSError) else int(said[1]) if said else None
+        if number in _WHY:
+            why, remedy = _WHY[number]
+            where = f" ({error.filename})" if isinstance(error, OSError) and error.filename else ""
+            return StorageError(f"{why}{where}. What was stored before is unharmed. {remedy} and try again.")
+        error = error.__cause__ or error.__context__
+    return None
 
 
 class Damaged(InputError):

@@ -255,8 +255,7 @@ class Processor:
 
     def _image(self, source: ImageSource, start: int) -> PromptImage:
         if isinstance(source, TiledImage):
-            tiles, size = source.tiles, source.size
-            keys: tuple[bytes, ...] = ()
+            tiles, size, keys = source.tiles, source.size, source.keys
         else:
             pixels = load_image(source, self.image_limits)
             tiles, size = to_tiles(pixels, self._image_config()), (pixels.shape[1], pixels.shape[0])
