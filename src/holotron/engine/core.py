@@ -73,6 +73,7 @@ class Core:
             align=model.config.decoder.chunk or config.page_size,
             resume=self.sessions.resume,
             evict=self.sessions.evict,
+            filler=self.runner.filler,
             repeats=overlap and self.runner.repeats,
         )
         self.replies = Replies(model.config.tokens.eos, self.context_limit, self._totals, self.finish)

@@ -23,6 +23,8 @@ import torch
 
 from holotron.engine.api import EngineConfig
 from holotron.engine.graphs import bucket_sizes
+from holotron.engine.prompt_graphs import MOST as MOST_SHAPES
+from holotron.engine.prompt_graphs import Shapes
 from holotron.engine.sizes import dtype_of, slots
 from holotron.errors import CapacityError, ConfigError
 from holotron.model.cache import Cache
@@ -168,11 +170,13 @@ class Planner:
     def _graphs(self, engine: EngineConfig) -> int:
         if engine.graphs is False:
             return 0
-        # What one decode iteration of the largest size works with; all sizes share it. Each also keeps its outputs.
-        sizes = bucket_sizes(engine.max_running)
-        work = engine.max_running * _widest_layer(self.model.decoder, self.dtype.itemsize)
-        outputs = sum(sizes) * self.model.decoder.hidden * self.dtype.itemsize
-        return self.row_bytes + self.page_bytes + work + outputs + len(sizes) * GRAPH_BYTES
+        # What an iteration of the largest size works with, of decodes and of prompts beside them; all sizes share it.
+        # Each also keeps its outputs, and those with prompts have their embeddings at a place of their own.
+        sizes, most = bucket_sizes(engine.max_running), Shapes(engine).most_tokens
+        work = (engine.max_running + most) * _widest_layer(self.model.decoder, self.dtype.itemsize)
+        rows = sum(sizes) + MOST_SHAPES * engine.max_running + most
+        outputs = rows * self.model.decoder.hidden * self.dtype.itemsize
+        return self.row_bytes + self.page_bytes + work + outputs + (len(sizes) + MOST_SHAPES) * GRAPH_BYTES
 
     def _cache(self, rows: int, pages: int) -> Cache:
         return Cache.allocate(

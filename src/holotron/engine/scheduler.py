@@ -84,17 +84,20 @@ class Scheduler:
         align: int,
         resume: Callable[[Request], bool],
         evict: Callable[[], bool],
+        filler: Callable[[int], int] = lambda decodes: 0,
         repeats: bool = False,
     ) -> None:
         """`resume` gives a request whatever memory is known for its log, or says it should wait for it; `evict` drops
-        something nobody holds, or says there is nothing left; pieces of prompts end at multiples of `align`. `repeats`:
-        iterations of decodes may be repeated."""
+        something nobody holds, or says there is nothing left; pieces of prompts end at multiples of `align`; `filler`
+        says how many tokens a number of decodes is filled up with beside prompts. `repeats`: iterations of decodes may
+        be repeated."""
         self._config = config
         self._pools = pools
         self._context_limit = context_limit
         self._align = align
         self._resume = resume
         self._evict = evict
+        self._filler = filler
         self.waiting: dict[Request, None] = {}
         self.running: dict[Request, None] = {}
         self._order: list[Request] | None = None
@@ -219,6 +222,8 @@ class Scheduler:
             self._alone += 1
             return plan
         self._alone = 0
+        if prompts and budget > (filler := self._filler(len(decodes))):
+            budget -= filler
         for request in prompts:
             if budget == 0 or (request.background and placed):
                 break
