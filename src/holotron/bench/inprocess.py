@@ -15,7 +15,7 @@ from holotron.bench.report import BenchReport, Step
 from holotron.bench.workload import Agent, Sent, Workload, system_prompt
 from holotron.engine import AsyncSession, Engine, EngineConfig, Part, Result, SamplingParams
 from holotron.engine.core import Core
-from holotron.engine.log import Log
+from holotron.engine.log import Log, Picture
 from holotron.engine.plan import Planner
 from holotron.model.loading import Loaded, load_model
 from holotron.model.model import Holotron
@@ -38,8 +38,13 @@ def engine_config(
     sessions = workload.sessions + 1  # and the one that holds the shared prompt
     if model.device.type == "cuda":
         memory = int(torch.cuda.get_device_properties(model.device).total_memory * fraction)
-        sessions = min(sessions, max(1, planner.sessions(memory, context)))
+        fit = max(1, planner.sessions(memory, context))
+        # What is sent anew leaves more than one state behind: all the memory there is, for those who come back.
+        sessions = fit if workload.history == "window" else min(sessions, fit)
+    elif workload.history == "window":
+        sessions *= 3
     sized = planner.sized(sessions, context)
+    sized = replace(sized, max_running=min(sized.max_running, workload.sessions + 1))
     return replace(sized, max_sessions=max(base.max_sessions, workload.sessions + 8), **given)  # type: ignore[arg-type]
 
 
@@ -110,7 +115,7 @@ class Driver:
             started, step = time.perf_counter(), len(agent.steps)
             sent = agent.next()
             if self._workload.history == "window":
-                result = await self._stateless([*self._system, *sent.tokens])
+                result = await self._stateless(agent, sent)
             else:
                 if session is None or sent.anew:
                     if session is not None:
@@ -131,8 +136,24 @@ class Driver:
             return [sent.tokens]
         return [agent.picture(), sent.tokens[len(agent.steps[-1][0]) :]]
 
-    async def _stateless(self, prompt: list[int]) -> Result:
-        (generation,) = await self._engine.aio.complete(prompt, self._sampling)
+    async def _stateless(self, agent: Agent, sent: Sent) -> Result:
+        """The whole prompt, with its pictures; tokens that stand for one are said to be one."""
+        if self._workload.picture is not None:
+            parts: list[Part] = [self._system]
+            end = 0
+            for step, start, length in sent.shown:
+                parts += [sent.tokens[end:start], agent.picture(step)] if start > end else [agent.picture(step)]
+                end = start + length
+            parts.append(sent.tokens[end:])
+            (generation,) = await self._engine.aio.complete(parts, self._sampling)
+            return await generation
+        first = len(self._system)
+        pictures = [
+            Picture(first + start, first + start + length, (0, 0), None, None, b"%d/%d" % (agent.number, step))
+            for step, start, length in sent.shown
+        ]
+        log = Log([*self._system, *sent.tokens], (), pictures)
+        (generation,) = await asyncio.wrap_future(self._engine.complete_later(log, self._sampling, [None]))
         return await generation
 
     def _record(self, session: int, number: int, seconds: float, result: Result) -> None:

@@ -199,12 +199,13 @@ class SessionInfo:
 
 @dataclass(frozen=True)
 class EngineConfig:
-    """Sizes and limits. Memory is stated, not guessed: two device pools and one host tier behind both."""
+    """Sizes and limits. Memory is stated, not guessed: two device pools and one host tier behind both. Caches are what
+    is left of it, unless stated."""
 
     page_size: int = 64  # tokens per KV page
     kv_tokens: int = 65_536  # device pool for keys and values, rounded up to whole pages
     state_rows: int = 64  # device pool for recurrent states: one per session on the device, one per snapshot
-    host_bytes: int = 4 << 30  # where states and pages go when the device is full
+    host_bytes: int | None = None  # where states and pages go when the device is full; None: half of what is free now
     state_dtype: str | None = None  # "float32" (default), "bfloat16", ...
     replay: bool = False  # decodes write the state every 16th time only, and keep the inputs since beside it
     weight_dtype: str | None = None  # of Mamba and MLP projections: "float8_e4m3fn" halves them and doubles their speed
@@ -222,8 +223,9 @@ class EngineConfig:
     session_ttl: float | None = None  # seconds after which an unused session is closed; None: never
     expected_tokens: int = 256  # how far ahead admission plans; longer replies may have to yield on the way
 
-    prefix_cache_bytes: int = 2 << 30  # finished stateless requests kept for the next one to resume
-    vision_cache_bytes: int = 256 << 20
+    # Finished stateless requests kept for the next one to resume. None: as long as nobody needs their room.
+    prefix_cache_bytes: int | None = None
+    vision_cache_bytes: int | None = None  # rows of pictures; None: three large screenshots for each running sequence
     vision_batch: int = 32  # tiles encoded at once
     prefetch: bool = False  # compute appended tokens when nothing else is to be done, before generate asks for them
     workers: int = 2  # threads for images and grammars
@@ -236,7 +238,7 @@ class EngineConfig:
             if getattr(self, name) < 1:
                 raise ConfigError(f"engine: {name} must be at least 1, got {getattr(self, name)}")
         for name in ("host_bytes", "prefix_cache_bytes", "vision_cache_bytes", "gather"):
-            if getattr(self, name) < 0:
+            if (getattr(self, name) or 0) < 0:
                 raise ConfigError(f"engine: {name} must not be negative, got {getattr(self, name)}")
         if self.weight_dtype not in (None, "float8_e4m3fn"):
             raise ConfigError(f"engine: weight_dtype can be float8_e4m3fn or nothing, got {self.weight_dtype!r}")

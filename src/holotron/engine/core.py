@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -35,7 +36,7 @@ from holotron.engine.runner import Runner
 from holotron.engine.scheduler import Plan, Scheduler
 from holotron.engine.sequence import Request, Sequence
 from holotron.engine.sessions import Sessions
-from holotron.engine.sizes import allocate, context_limit
+from holotron.engine.sizes import allocate, context_limit, vision_cache_bytes
 from holotron.engine.text import TextStream
 from holotron.engine.vision import VisionCache
 from holotron.engine.weights import load_weights
@@ -62,9 +63,9 @@ class Core:
                 torch.cuda.empty_cache()  # the pools below need what the wide weights took
         self.pools = allocate(model, config)
         self.context_limit = context_limit(model.config.decoder, config)
-        self.sessions = Sessions(config, self.pools, self.context_limit)
+        self.sessions = Sessions(config, self.pools, self.context_limit, model.config.tokens.image_start)
         self.tiles = TileStore()
-        self.vision = VisionCache(model, config.vision_cache_bytes, config.vision_batch)
+        self.vision = VisionCache(model, vision_cache_bytes(model.config, config, model.dtype), config.vision_batch)
         self.runner = Runner(model, self.pools, self.vision, config, self.context_limit)
         self.scheduler = Scheduler(
             config,
@@ -73,6 +74,7 @@ class Core:
             align=model.config.decoder.chunk or config.page_size,
             resume=self.sessions.resume,
             evict=self.sessions.evict,
+            drop_stale=partial(self.sessions.evict, stale=True),
             filler=self.runner.filler,
             repeats=overlap and self.runner.repeats,
         )

@@ -25,7 +25,7 @@ from holotron.engine.api import EngineConfig
 from holotron.engine.graphs import bucket_sizes
 from holotron.engine.prompt_graphs import MOST as MOST_SHAPES
 from holotron.engine.prompt_graphs import Shapes
-from holotron.engine.sizes import dtype_of, slots
+from holotron.engine.sizes import dtype_of, slots, vision_cache_bytes
 from holotron.errors import CapacityError, ConfigError
 from holotron.model.cache import Cache
 from holotron.model.config import DecoderConfig, ModelConfig
@@ -137,7 +137,7 @@ class Planner:
             weights=self.weight_bytes,
             state=rows * self.row_bytes,
             kv=pages * self.page_bytes,
-            vision_cache=engine.vision_cache_bytes if self.model.vision is not None else 0,
+            vision_cache=vision_cache_bytes(self.model, engine, self.dtype),
             graphs=self._graphs(engine),
             workspace=workspace_bytes(self.model, engine, self.dtype),
             runtime=RUNTIME_BYTES,

@@ -84,19 +84,21 @@ class Scheduler:
         align: int,
         resume: Callable[[Request], bool],
         evict: Callable[[], bool],
+        drop_stale: Callable[[], bool] = lambda: False,
         filler: Callable[[int], int] = lambda decodes: 0,
         repeats: bool = False,
     ) -> None:
         """`resume` gives a request whatever memory is known for its log, or says it should wait for it; `evict` drops
-        something nobody holds, or says there is nothing left; pieces of prompts end at multiples of `align`; `filler`
-        says how many tokens a number of decodes is filled up with beside prompts. `repeats`: iterations of decodes may
-        be repeated."""
+        something nobody holds, or says there is nothing left, `drop_stale` the same for what nobody will want; pieces
+        of prompts end at multiples of `align`; `filler` says how many tokens a number of decodes is filled up with
+        beside prompts. `repeats`: iterations of decodes may be repeated."""
         self._config = config
         self._pools = pools
         self._context_limit = context_limit
         self._align = align
         self._resume = resume
         self._evict = evict
+        self._drop_stale = drop_stale
         self._filler = filler
         self.waiting: dict[Request, None] = {}
         self.running: dict[Request, None] = {}
@@ -319,6 +321,8 @@ class Scheduler:
         return demand
 
     def _make_room(self, demand: Demand) -> bool:
+        while self._pools.short(demand) and self._drop_stale():
+            pass  # rather than move it to the host
         while not self._pools.fits(demand):
             # Dropping what nobody holds relieves the host; it does not add slots to the device.
             if not self._pools.could_fit(demand) or not self._evict():

@@ -44,6 +44,10 @@ class Sequence:
         self.memory = Memory(pools)
         self.marks: dict[int, Snapshot] = {}
         self.prompt_end: Snapshot | None = None  # of a stateless request: where another reply would start
+        # Of a stateless request: where its text ends before its first picture. A client that re-sends its last pictures
+        # will have dropped that one, and the next request parts from this one here.
+        self.window: Snapshot | None = None
+        self.lead = 0  # tokens before that picture where earlier requests of this conversation really parted
         self.junctions: list[Junction] = []  # see `prefix`
         self.cached = cached  # nobody holds it: kept only because its log may be continued, dropped when room is needed
         self.root = False  # the common beginning of several logs: forked, never continued
@@ -65,11 +69,12 @@ class Sequence:
         self.promised, self.source = 0, -1
 
     def snapshots(self) -> list[Snapshot]:
-        return [*self.marks.values(), *([self.prompt_end] if self.prompt_end is not None else [])]
+        own = (self.window, self.prompt_end)
+        return [*self.marks.values(), *(snapshot for snapshot in own if snapshot is not None)]
 
     def wanted(self) -> list[Snapshot | Junction]:
         """Where the computation has to pause, because its memory is to be kept there."""
-        if not self.marks and not self.junctions and self.prompt_end is None:
+        if not self.marks and not self.junctions and self.prompt_end is None and self.window is None:
             return []  # nearly always, and asked in every iteration
         places: list[Snapshot | Junction] = [*self.snapshots(), *self.junctions]
         return [place for place in places if not place.taken]

@@ -23,15 +23,19 @@ from holotron.engine.log import BLOCK, Log
 from holotron.engine.memory import Memory
 from holotron.engine.prefix import Found, PrefixIndex
 from holotron.engine.sequence import Awaited, Junction, Request, Sequence, Snapshot
+from holotron.engine.window import MOST_LEAD, slid, window_start
 from holotron.errors import CapacityError, InputError
 
 
 class Sessions:
-    def __init__(self, config: EngineConfig, pools: Pools, context_limit: int) -> None:
+    def __init__(self, config: EngineConfig, pools: Pools, context_limit: int, picture_tag: int | None = None) -> None:
+        """`picture_tag`: the token that opens a picture, if the model has one."""
+        self._picture_tag = picture_tag
         self.pools = pools
         self.index = PrefixIndex(exact=pools.has_state)
         self.open_ones: dict[str, Sequence] = {}
         self.cached: dict[Sequence, None] = {}  # finished stateless requests, least recently used first
+        self.stale: dict[Sequence, None] = {}  # of these, those whose client has moved on: the first to be dropped
         self.version = 0  # of the weights
         self.recomputed = 0
         self.evicted = 0
@@ -67,6 +71,7 @@ class Sessions:
             memory.release()
         self.open_ones.pop(sequence.id, None)
         self.cached.pop(sequence, None)
+        self.stale.pop(sequence, None)
         sequence.closed = True
 
     def expired(self, now: float) -> list[Sequence]:
@@ -187,9 +192,12 @@ class Sessions:
         sequence.junctions.clear()
         if sequence.prompt_end is not None and not sequence.prompt_end.taken:
             sequence.prompt_end = None
+        if sequence.window is not None and not sequence.window.taken:
+            sequence.window = None
         if sequence.cached:
             self.cached[sequence] = None
-            while sum(other.nbytes for other in self.cached) > self._config.prefix_cache_bytes:
+            limit = self._config.prefix_cache_bytes
+            while limit is not None and sum(other.nbytes for other in self.cached) > limit:
                 self.evict()
 
     def wake(self, sequence: Sequence) -> None:
@@ -210,9 +218,11 @@ class Sessions:
             root.root = True
             self.rest(root)
 
-    def evict(self) -> bool:
-        """Drop the least recently used of the sequences nobody holds."""
-        oldest = next(iter(self.cached), None)
+    def evict(self, *, stale: bool = False) -> bool:
+        """Drop the least recently used of the sequences nobody holds; `stale`: only one whose client has moved on."""
+        oldest = next(iter(self.stale), None)
+        if oldest is None and not stale:
+            oldest = next(iter(self.cached), None)
         if oldest is None:
             return False
         self.close(oldest)
@@ -279,6 +289,8 @@ class Sessions:
         if junction >= known + BLOCK:
             sequence.junctions.append(Junction(junction))
         request.resumed = True
+        if sequence.cached:
+            self._expect_window(sequence, known, found, others, junction)
         if found is not None:
             self._adopt(sequence, found)
             for place in sequence.wanted():
@@ -297,14 +309,60 @@ class Sessions:
             self.index.remove(memory)
             sequence.memory, owner.memory = owner.memory, sequence.memory
             sequence.service = max(sequence.service, owner.service)
+            self._inherit_window(sequence, owner)
             self.close(owner)
             return
         sequence.memory = memory.share()
         if not self.pools.has_state:
             sequence.memory.truncate(found.length)
+        self._inherit_window(sequence, owner)
         if owner in self.cached:  # used again: the last to be dropped
             del self.cached[owner]
             self.cached[owner] = None
+            if slid(owner.log, sequence.log):
+                self._outdate(owner)
+
+    # ---------------------------------------------------------------------------------- see `window`
+
+    def _expect_window(
+        self, sequence: Sequence, known: int, found: Found | None, others: list[Sequence], junction: int
+    ) -> None:
+        """Plan the resume point of the next request of this conversation."""
+        if not self.pools.has_state:
+            return  # pages can be shared up to any token
+        if found is not None:
+            sequence.lead = found.entry.sequence.lead
+        for other in others:
+            if other.window is not None and slid(other.log, sequence.log):
+                # Tokens before a picture may be others without it. Then that point was of no use; the next one is.
+                short = other.window.position - other.log.common(sequence.log, junction)
+                if 0 < short <= MOST_LEAD:
+                    sequence.lead = other.lead + short
+        place = window_start(sequence.log, self._picture_tag) - sequence.lead
+        if place > 0 and place >= known:
+            sequence.window = Snapshot(place)
+
+    def _inherit_window(self, sequence: Sequence, owner: Sequence) -> None:
+        """A conversation that goes on has its resume point behind it: it is the owner's."""
+        place = window_start(sequence.log, self._picture_tag) - sequence.lead
+        theirs = owner.window
+        if sequence.window is not None or theirs is None or theirs.memory is None or theirs.position != place:
+            return
+        if sequence.memory.length < place or not owner.log.common(sequence.log) >= place:
+            return
+        sequence.window = Snapshot(place, theirs.memory.share())
+        assert sequence.window.memory is not None
+        self.index.add(sequence, sequence.window.memory)
+
+    def _outdate(self, owner: Sequence) -> None:
+        """Its client has sent the next request, which parts from it at its resume point: that alone is kept, for
+        others who may part there, and for as long as there is room to spare."""
+        self.index.remove(owner.memory)
+        owner.memory.release()
+        if owner.prompt_end is not None:
+            self._release(owner.prompt_end)
+            owner.prompt_end = None
+        self.stale[owner] = None
 
 
 def _will_pass(sequence: Sequence, position: int) -> bool:
