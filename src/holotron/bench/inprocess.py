@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import random
 import time
 from dataclasses import replace
 
@@ -22,7 +23,9 @@ from holotron.model.model import Holotron
 from holotron.model.processor import Deltas
 
 _ran_before = False
-GPU_TOKENS = 2048  # per iteration on a GPU, unless the engine's settings say otherwise: long enough to hide the host
+# Tokens per iteration on a GPU, unless the engine's settings say otherwise. Experts are read anew in every iteration,
+# each for a part of the tokens: with more of them at once, less often.
+GPU_TOKENS, GPU_TOKENS_OF_EXPERTS = 2048, 4096
 MARGIN = 64  # tokens beyond the longest context, so that the last reply ends by its length
 
 
@@ -31,7 +34,8 @@ def engine_config(
 ) -> EngineConfig:
     """Pools for this workload: all sessions at once if they fit, else as many as do (the others wait on the host)."""
     if model.device.type == "cuda":
-        given = {"token_budget": GPU_TOKENS, **given}
+        experts = model.config.decoder.moe is not None
+        given = {"token_budget": GPU_TOKENS_OF_EXPERTS if experts else GPU_TOKENS, **given}
     base = EngineConfig(**given)  # type: ignore[arg-type]
     planner = Planner(model.config, model.dtype, base)
     context = workload.longest_context + MARGIN
@@ -86,8 +90,26 @@ class Driver:
             await generation
 
         await asyncio.gather(*(reply(n) for n in range(3)))
+        if self._engine.model.device.type == "cuda":
+            await self._rehearse()
         # Nothing of it stays in the sessions' way.
         await asyncio.to_thread(self._engine.clear_prefix_cache)
+
+    async def _rehearse(self) -> None:
+        """Prompts beside every number of decodes, so that what is captured as a graph has been captured. Replies end in
+        groups of eight, three iterations apart, while there are prompts to read."""
+        draw, budget = random.Random("rehearsal"), self._engine.config.token_budget
+        groups = -(-min(self._workload.sessions, 128) // 8)
+
+        async def reply(prompt: int, tokens: int) -> None:
+            words = draw.choices(self._words, k=prompt)
+            (generation,) = await self._engine.aio.complete(words, replace(self._sampling, max_tokens=tokens))
+            await generation
+
+        decodes = [reply(8, 6 + 3 * (n // 8)) for n in range(8 * groups)]
+        length = min(budget, self._engine.context_limit // 2)
+        prompts = [reply(length, 1) for _ in range((6 + 3 * groups) * budget // length)]
+        await asyncio.gather(*decodes, *prompts)
 
     async def run(self) -> float:
         """All sessions, all steps; seconds it took."""

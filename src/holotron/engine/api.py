@@ -21,6 +21,9 @@ from typing import Any, Literal, NamedTuple
 from holotron.errors import CapacityError, ConfigError, HolotronError, InputError
 
 FinishReason = Literal["stop", "length", "cancelled", "deadline", "error"]
+# What a stateless request took over from an earlier one: all of it, all but the reply, all up to the picture it has
+# dropped, a common beginning, or nothing. A named session has its own memory.
+Resumed = Literal["session", "everything", "prompt", "window", "beginning", "nothing"]
 OnUpdate = Literal["keep", "refresh"]  # when weights change, what sessions remember by the old ones is kept or void
 
 # ------------------------------------------------------------------------------------------------------------- errors
@@ -179,6 +182,8 @@ class Result:
     timings: Timings
     top_logprobs: tuple[tuple[tuple[int, float], ...], ...] = ()
     error: HolotronError | None = None  # why, when finish_reason is "error"
+    resumed: Resumed = "session"  # where the cached tokens come from
+    warning: str | None = None  # something the client does that costs time, and what to do instead
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +274,12 @@ class EngineStats:
     blocks_to_device: int = 0
     preemptions: int = 0
     evicted_sessions: int = 0
+    forgotten_sessions: int = 0  # for lack of memory; computed again when they are needed
+    resumed_everything: int = 0  # stateless requests by what they took over, see `Resumed`
+    resumed_prompt: int = 0
+    resumed_window: int = 0
+    resumed_beginning: int = 0
+    resumed_nothing: int = 0
     integrity_failures: int = 0
 
     version: int = 0

@@ -11,7 +11,6 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -72,9 +71,7 @@ class Core:
             self.pools,
             context_limit=self.context_limit,
             align=model.config.decoder.chunk or config.page_size,
-            resume=self.sessions.resume,
-            evict=self.sessions.evict,
-            drop_stale=partial(self.sessions.evict, stale=True),
+            reserves=self.sessions,
             filler=self.runner.filler,
             repeats=overlap and self.runner.repeats,
         )
@@ -261,6 +258,12 @@ class Core:
             blocks_to_device=pools.rows.to_device_count + pools.pages.to_device_count,
             preemptions=self.scheduler.preemptions,
             evicted_sessions=sessions.evicted,
+            forgotten_sessions=sessions.forgotten,
+            resumed_everything=sessions.resumptions["everything"],
+            resumed_prompt=sessions.resumptions["prompt"],
+            resumed_window=sessions.resumptions["window"],
+            resumed_beginning=sessions.resumptions["beginning"],
+            resumed_nothing=sessions.resumptions["nothing"],
             version=self.version,
             running=len(self.scheduler.running),
             waiting=self.scheduler.queue_length,

@@ -12,12 +12,12 @@ no kernel that looks at sequences looks there, all others treat every token by i
 are filled up to (`filler`), so an iteration is not longer than its budget.
 
 The table sizes that kernels ask for are learned the first time a shape is seen, when it runs kernel by kernel; the
-second time it is captured. Pictures are laid over the embeddings before the graph begins.
+third time it is captured. Pictures are laid over the embeddings before the graph begins.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -37,7 +37,8 @@ DECODES = 16  # decodes are filled up to multiples of this
 TOKENS = 128  # and tokens of this, which is what matrix products work in; to powers of two below twice as many
 PROMPTS = (4, 16, 64)  # sequences that read
 WIDTH = 256  # pages in a table, to begin with
-MOST = 32  # graphs kept
+MOST = 48  # graphs kept
+SEEN = 2  # times a shape runs kernel by kernel before it is captured
 
 Shown = list[tuple[int, TileSpan]]
 
@@ -90,7 +91,8 @@ class PromptGraphs:
         self._most_pages = most_pages
         self._width = min(WIDTH, most_pages)
         self._recorder = Recorder(model.device)
-        self._seen: dict[Shape, tuple[tuple[str, int], ...]] = {}  # and the tables that kernels wanted
+        self._seen: Counter[Shape] = Counter()
+        self._wanted: dict[Shape, tuple[tuple[str, int], ...]] = {}  # the tables that kernels asked for
         self._fixed: OrderedDict[Shape, Fixed] = OrderedDict()  # least recently used first
         hidden, decoder = model.config.decoder.hidden, model.language_model
         self._x = torch.zeros(shapes.most_tokens, hidden, dtype=decoder.dtype, device=model.device)
@@ -124,7 +126,8 @@ class PromptGraphs:
         self.clear()
 
     def _run(self, shape: Shape, filled: Filled, show: Callable[[Tensor, Shown], None]) -> Tensor:
-        wanted = self._seen.get(shape)
+        self._seen[shape] += 1
+        wanted = self._wanted.get(shape) if self._seen[shape] > SEEN else None
         tables = _tables(wanted, filled, shape) if wanted is not None else []
         arrays = [*filled.arrays, *tables]
         host, places = pack(arrays, pinned=self._model.device.type == "cuda")
@@ -142,7 +145,7 @@ class PromptGraphs:
             show(self._x[: shape.tokens], filled.shown)
         out = fixed.network()
         if wanted is None:
-            self._seen[shape] = layout.tables
+            self._wanted[shape] = layout.tables
         return out
 
     def _keep(self, shape: Shape, fixed: Fixed) -> None:

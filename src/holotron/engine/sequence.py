@@ -6,13 +6,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from holotron.engine.api import FinishReason, Mark, Result, SamplingParams, Timings, TokenEvent
+from holotron.engine.api import FinishReason, Mark, Result, Resumed, SamplingParams, Timings, TokenEvent
 from holotron.engine.blocks import Pools
 from holotron.engine.grammar import Matcher
 from holotron.engine.log import Log
 from holotron.engine.memory import Memory
 from holotron.engine.text import TextStream
 from holotron.errors import HolotronError
+
+REWRITTEN = 3  # changed histories in a row that are worth a warning
 
 
 @dataclass(eq=False, slots=True)
@@ -58,6 +60,8 @@ class Sequence:
         self.source = -1  # where the device keeps the last of them
         self.service = 0.0  # tokens computed for it, the currency of fairness
         self.used_at = time.monotonic()
+        self.pause: float | None = None  # seconds between a reply and the next request, as a rule
+        self.rewritten = 0  # requests in a row of this conversation that had changed what was said before
 
     @property
     def pending(self) -> int:
@@ -118,6 +122,7 @@ class Request:
     events: list[TokenEvent] = field(default_factory=list)
     fresh: list[TokenEvent] = field(default_factory=list)  # not delivered yet
     resumed: bool = False  # the prefix index has been asked
+    resumption: Resumed = "session"  # and what it gave
     awaits: Awaited | None = None
     done: bool = False
 
@@ -147,6 +152,17 @@ class Request:
             ),
             top_logprobs=tuple(event.top_logprobs for event in self.events),
             error=error,
+            resumed=self.resumption,
+            warning=self._warning(),
+        )
+
+    def _warning(self) -> str | None:
+        if self.sequence.rewritten < REWRITTEN:
+            return None
+        return (
+            f"the last {self.sequence.rewritten} requests of this conversation had each changed what came before their "
+            f"last reply (an older screenshot was dropped): {self.computed:,} of {self.prompt:,} prompt tokens were "
+            "computed again this time. Send everything, or use a session and append to it, to compute only what is new"
         )
 
 

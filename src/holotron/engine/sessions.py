@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections import Counter
 from collections.abc import Iterable
 
 from holotron.engine.api import (
     EngineConfig,
     Mark,
     Overloaded,
+    Resumed,
     SessionInfo,
     Span,
     UnknownSession,
 )
 from holotron.engine.blocks import Pools
+from holotron.engine.forgetting import Pauses
 from holotron.engine.log import BLOCK, Log
 from holotron.engine.memory import Memory
 from holotron.engine.prefix import Found, PrefixIndex
@@ -39,6 +42,9 @@ class Sessions:
         self.version = 0  # of the weights
         self.recomputed = 0
         self.evicted = 0
+        self.forgotten = 0
+        self.resumptions: Counter[Resumed] = Counter()
+        self._pauses = Pauses()
         self._config = config
         self._context_limit = context_limit
         self._numbers = itertools.count(1)
@@ -202,6 +208,8 @@ class Sessions:
 
     def wake(self, sequence: Sequence) -> None:
         """It is going to change."""
+        if not sequence.cached and sequence.log:
+            self._pauses.woke(sequence, time.monotonic())
         self.index.remove(sequence.memory)
         self.index.note(sequence)
         sequence.used_at = time.monotonic()
@@ -229,8 +237,34 @@ class Sessions:
         self.evicted += 1
         return True
 
+    def forget(self, *, keep: Sequence, waiting: Iterable[Sequence]) -> bool:
+        """Let an open session forget what it remembers, to be computed again: the one at rest that is needed last, or
+        else the first of those `waiting`. False: nobody but `keep` holds anything any more."""
+        resting = (s for s in self.open_ones.values() if s.request is None and s is not keep and _remembers(s))
+        victim = self._pauses.last_needed(resting, time.monotonic())
+        if victim is None:
+            victim = next((s for s in waiting if s is not keep and not s.promised and _remembers(s)), None)
+        if victim is None:
+            return False
+        self.forgotten += 1
+        self.invalidate([victim])
+        if victim.request is not None:  # it may find a part of it elsewhere
+            victim.request.resumed, victim.request.awaits = False, None
+        return True
+
+    def drop_snapshots(self, sequence: Sequence) -> bool:
+        """Its marks stay, and are kept again when the computation next comes through."""
+        held = [snapshot for snapshot in sequence.snapshots() if snapshot.taken]
+        for snapshot in held:
+            self._release(snapshot)
+        if sequence.window in held:
+            sequence.window = None
+        if sequence.prompt_end in held:
+            sequence.prompt_end = None
+        return bool(held)
+
     def invalidate(self, sequences: Iterable[Sequence]) -> None:
-        """The weights have changed: logs stay, memories are void. Whoever is needed again is computed again."""
+        """Logs stay, memories are void. Whoever is needed again is computed again."""
         for sequence in sequences:
             self.recomputed += sequence.memory.length
             self.index.remove(sequence.memory)
@@ -289,6 +323,7 @@ class Sessions:
         if junction >= known + BLOCK:
             sequence.junctions.append(Junction(junction))
         request.resumed = True
+        self._tell(request, found, others, junction)
         if sequence.cached:
             self._expect_window(sequence, known, found, others, junction)
         if found is not None:
@@ -321,6 +356,27 @@ class Sessions:
             self.cached[owner] = None
             if slid(owner.log, sequence.log):
                 self._outdate(owner)
+
+    def _tell(self, request: Request, found: Found | None, others: list[Sequence], junction: int) -> None:
+        """What this request resumes, for those who ask; and whether its client has changed what was said before."""
+        sequence = request.sequence
+        owner = found.entry.sequence if found is not None else None
+        changed = [other for other in others if other.cached and not other.root and slid(other.log, sequence.log)]
+        if found is None or owner is None:
+            request.resumption = "nothing"
+        elif owner.root or (not owner.cached and found.entry.memory is not owner.memory):
+            request.resumption = "beginning"
+        elif found.entry.memory is owner.memory:
+            request.resumption = "everything"
+        elif owner.window is not None and found.entry.memory is owner.window.memory:
+            request.resumption = "window" if slid(owner.log, sequence.log) else "beginning"
+        else:
+            request.resumption = "prompt"
+        if sequence.cached:
+            if owner is not None and request.resumption == "window":
+                changed.append(owner)
+            sequence.rewritten = max((other.rewritten + 1 for other in changed), default=0)
+        self.resumptions[request.resumption] += 1
 
     # ---------------------------------------------------------------------------------- see `window`
 
@@ -363,6 +419,10 @@ class Sessions:
             self._release(owner.prompt_end)
             owner.prompt_end = None
         self.stale[owner] = None
+
+
+def _remembers(sequence: Sequence) -> bool:
+    return any(memory.length for memory in sequence.memories())
 
 
 def _will_pass(sequence: Sequence, position: int) -> bool:
