@@ -10,9 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
-from holotron.bench import inprocess, remote
+from holotron.bench import command, inprocess, remote
 from holotron.bench.command import engine_settings, main
+from holotron.bench.presets import PRESETS
 from holotron.bench.report import BenchReport, Step, percentile, table
 from holotron.bench.workload import Agent, Workload, system_prompt
 from holotron.errors import ConfigError
@@ -236,3 +238,22 @@ def test_late_steps_without_the_early_ones() -> None:
     assert {step.prompt_tokens for step in window.steps} == {40 + 36 * 2 + 12 + 15}
     with pytest.raises(ConfigError, match="skipped"):
         small(begun=1, history="epoch")
+
+
+def test_a_window_of_three_screenshots_is_computed_from_where_it_changed() -> None:
+    """Eight steps, as the ledger counts them: at most one token in a hundred more than a perfect memory."""
+    work = Workload(3, 8, 64, 96, 16, 8, history="window")
+    assert Workload(steps=4, history="window").ideal_computed() == 2400 + 2 * 2401 + 7680
+    report = inprocess.measure("tiny", work, device="cpu", dtype=torch.float32)
+    assert report.computed_over_ideal is not None
+    assert 1.0 <= report.computed_over_ideal <= 1.01
+    assert report.as_dict()["engine"]["integrity_failures"] == 0
+
+
+def test_presets_stand_in_for_what_is_not_said() -> None:
+    args = command.parse(["sessions", "tiny", "--preset", "window-3", "--sessions", "4"])
+    assert (args.history, args.steps, args.sessions) == ("window", 8, 4)
+    for name in PRESETS:
+        words = ["sessions", "tiny", "--preset", name]
+        words += ["--url", "http://127.0.0.1:1/v1"] if name.startswith("http") else []
+        command.workload_of(command.parse(words))  # all of them are workloads

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from holotron.engine import Engine, EngineConfig, SamplingParams
+from holotron.engine import Engine, EngineConfig, SamplingParams, capture
 from holotron.engine.core import Core
 from holotron.engine.log import Log
 from holotron.model.config import MambaConfig, MoEConfig
@@ -120,6 +120,46 @@ def test_captured_graphs_and_overlap_say_the_same(temperature: float, options: d
         assert core.runner.captured == [8]
 
 
+def conversations(core: Core, tokens: int = 9) -> list[list[int]]:
+    """Sessions that come one after the other and go on, so that prompts run beside decodes: what they say."""
+    sequences = [core.sessions.open(f"s{n}") for n in range(8)]
+    for turn in range(4):
+        asked = []
+        for n, sequence in enumerate(sequences):
+            core.sessions.append(sequence, words(40 + 61 * n, 10 * turn + n + 1))
+            params = SamplingParams(max_tokens=tokens + n, temperature=0, ignore_eos=True)
+            asked.append(Asked(core, sequence, params))
+            core.step()
+            core.step()
+        for one in asked:
+            one.finished(core)
+    core.check_integrity()
+    return [list(sequence.log.ids) for sequence in sequences]
+
+
+@pytest.mark.parametrize("options", [{}, {"replay": True}, {"kv_dtype": "float8_e4m3fn"}], ids=str)
+def test_captured_prompts_say_what_their_kernels_say(options: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bit for bit: the same kernels on the same filled-up batches, replayed or launched one by one."""
+    model = load_model("tiny", device="cuda", dtype=torch.bfloat16).model
+    core = Core(model, roomy(**options))
+    said = conversations(core)
+    shapes = core.runner.captured_prompts
+    assert len(shapes) >= 3
+    assert any(shape.decodes for shape in shapes)
+
+    monkeypatch.setattr(capture.Captured, "__call__", lambda self: self._compute())
+    assert conversations(Core(model, roomy(**options))) == said
+
+
+def test_captured_prompts_agree_with_the_reference_on_the_cpu() -> None:
+    model = load_model("tiny", device="cuda", dtype=torch.float32).model
+    twin = copy.deepcopy(model).to("cpu")
+    core = Core(model, roomy())
+    for n, said in enumerate(conversations(core)):
+        assert_greedy(twin, Log(said), 9 + n, 1e-3)
+    assert core.runner.captured_prompts
+
+
 def test_captured_graphs_follow_new_weights() -> None:
     """They are overwritten where they are, and so is what is computed from them once. The model is one that learns, as
     in reinforcement learning."""
@@ -167,6 +207,7 @@ def test_experts_run_in_graphs_too(options: dict) -> None:
     core = Core(made(), roomy(**options))
     assert replies(core) == plain
     assert core.runner.captured == [8]
+    conversations(Core(made(), roomy(**options)))
 
 
 def test_8_bit_projections_run_in_graphs_too() -> None:

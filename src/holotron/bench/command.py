@@ -1,6 +1,7 @@
 """The command line of the benchmark, with the standard library alone: it also runs where little else is installed.
 
 holotron bench sessions holotron-12b                                       # agent-100, in this process
+holotron bench sessions holotron-12b --preset window-3                     # another workload with a name
 holotron bench sessions --url http://127.0.0.1:8000/v1 --api sessions      # against a server
 holotron bench sessions holotron-12b --against holo2-8b --sweep 1,10,25,50,100 --plot curve.png
 holotron bench sessions holotron-12b --unchanged 0.42 --deltas             # screenshot deltas
@@ -17,6 +18,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, get_args
 
+from holotron.bench.presets import PRESETS, listed
 from holotron.bench.report import BenchReport, table
 from holotron.bench.workload import History, Workload
 from holotron.engine.api import EngineConfig
@@ -30,15 +32,16 @@ def parser() -> argparse.ArgumentParser:
     sessions = commands.add_parser(
         "sessions",
         description="Many agents at once: each step shows a screenshot and gets a short reply.",
-        epilog=__doc__,
+        epilog=f"{__doc__}\npresets:\n{listed()}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = sessions.add_argument
     add("model", nargs="?", help="preset, folder or hub id, in this process; with --url, the name it is served under")
+    add("--preset", choices=list(PRESETS), help="a workload with a name; see below")
     add("--against", help="a second model for the same workload, such as holo2-8b")
     add("--url", help="an OpenAI-compatible server instead of this process, such as http://127.0.0.1:8000/v1")
     add("--api", choices=["completions", "sessions", "chat"], default="completions", help="how to talk to --url")
-    add("--picture", metavar="WxH", help="with --api chat: a picture of this size per step instead of text")
+    add("--picture", metavar="WxH", help="a real picture of this size per step; with --url only for --api chat")
     add("--vocabulary", metavar="LOW:HIGH", default="1000:100000", help="token ids to draw from, with --url")
     add("--no-ignore-eos", action="store_true", help="with --url: for servers that do not know ignore_eos")
 
@@ -92,6 +95,7 @@ def workload_of(args: argparse.Namespace) -> Workload:
         summary_tokens=args.summary,
         unchanged=args.unchanged,
         deltas=args.deltas,
+        picture=picture_size(args.picture) if not args.url else None,
         begun=args.begun,
         temperature=args.temperature,
         seed=args.seed,
@@ -117,13 +121,12 @@ def measure(args: argparse.Namespace, model: str | None, workload: Workload) -> 
         from holotron.bench import remote
 
         low, _, high = args.vocabulary.partition(":")
-        picture = tuple(int(side) for side in args.picture.split("x")) if args.picture else None
         target = remote.Remote(
             args.url.rstrip("/"),
             model or remote.served_model(args.url.rstrip("/")),
             args.api,
             range(int(low), int(high)),
-            picture,  # type: ignore[arg-type]
+            picture_size(args.picture),
             ignore_eos=not args.no_ignore_eos,
         )
         return remote.measure(target, workload)
@@ -136,8 +139,29 @@ def measure(args: argparse.Namespace, model: str | None, workload: Workload) -> 
     return inprocess.measure(model or "tiny", workload, device=args.device, dtype=dtype, engine=engine)
 
 
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """A preset's options stand in for those that are not given."""
+    given = parser().parse_args(words)
+    if given.preset is None:
+        return given
+    base = parser().parse_args(["sessions"])
+    for name, value in PRESETS[given.preset].options.items():
+        if getattr(given, name) == getattr(base, name):
+            setattr(given, name, value)
+    return given
+
+
+def picture_size(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    width, _, height = text.partition("x")
+    if not (width.isdigit() and height.isdigit() and int(width) and int(height)):
+        raise ConfigError(f"--picture {text}: write WxH, such as 1920x1080")
+    return int(width), int(height)
+
+
 def main(words: Sequence[str]) -> int:
-    args = parser().parse_args(words)
+    args = parse(words)
     workload = workload_of(args)
     counts = [int(count) for count in args.sweep.split(",")] if args.sweep else [workload.sessions]
     reports: list[BenchReport] = []

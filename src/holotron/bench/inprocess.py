@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import random
 import time
 from dataclasses import replace
 
@@ -15,14 +16,16 @@ from holotron.bench.report import BenchReport, Step
 from holotron.bench.workload import Agent, Sent, Workload, system_prompt
 from holotron.engine import AsyncSession, Engine, EngineConfig, Part, Result, SamplingParams
 from holotron.engine.core import Core
-from holotron.engine.log import Log
+from holotron.engine.log import Log, Picture
 from holotron.engine.plan import Planner
 from holotron.model.loading import Loaded, load_model
 from holotron.model.model import Holotron
 from holotron.model.processor import Deltas
 
 _ran_before = False
-GPU_TOKENS = 2048  # per iteration on a GPU, unless the engine's settings say otherwise: long enough to hide the host
+# Tokens per iteration on a GPU, unless the engine's settings say otherwise. Experts are read anew in every iteration,
+# each for a part of the tokens: with more of them at once, less often.
+GPU_TOKENS, GPU_TOKENS_OF_EXPERTS = 2048, 4096
 MARGIN = 64  # tokens beyond the longest context, so that the last reply ends by its length
 
 
@@ -31,15 +34,21 @@ def engine_config(
 ) -> EngineConfig:
     """Pools for this workload: all sessions at once if they fit, else as many as do (the others wait on the host)."""
     if model.device.type == "cuda":
-        given = {"token_budget": GPU_TOKENS, **given}
+        experts = model.config.decoder.moe is not None
+        given = {"token_budget": GPU_TOKENS_OF_EXPERTS if experts else GPU_TOKENS, **given}
     base = EngineConfig(**given)  # type: ignore[arg-type]
     planner = Planner(model.config, model.dtype, base)
     context = workload.longest_context + MARGIN
     sessions = workload.sessions + 1  # and the one that holds the shared prompt
     if model.device.type == "cuda":
         memory = int(torch.cuda.get_device_properties(model.device).total_memory * fraction)
-        sessions = min(sessions, max(1, planner.sessions(memory, context)))
+        fit = max(1, planner.sessions(memory, context))
+        # What is sent anew leaves more than one state behind: all the memory there is, for those who come back.
+        sessions = fit if workload.history == "window" else min(sessions, fit)
+    elif workload.history == "window":
+        sessions *= 3
     sized = planner.sized(sessions, context)
+    sized = replace(sized, max_running=min(sized.max_running, workload.sessions + 1))
     return replace(sized, max_sessions=max(base.max_sessions, workload.sessions + 8), **given)  # type: ignore[arg-type]
 
 
@@ -81,8 +90,26 @@ class Driver:
             await generation
 
         await asyncio.gather(*(reply(n) for n in range(3)))
+        if self._engine.model.device.type == "cuda":
+            await self._rehearse()
         # Nothing of it stays in the sessions' way.
         await asyncio.to_thread(self._engine.clear_prefix_cache)
+
+    async def _rehearse(self) -> None:
+        """Prompts beside every number of decodes, so that what is captured as a graph has been captured. Replies end in
+        groups of eight, three iterations apart, while there are prompts to read."""
+        draw, budget = random.Random("rehearsal"), self._engine.config.token_budget
+        groups = -(-min(self._workload.sessions, 128) // 8)
+
+        async def reply(prompt: int, tokens: int) -> None:
+            words = draw.choices(self._words, k=prompt)
+            (generation,) = await self._engine.aio.complete(words, replace(self._sampling, max_tokens=tokens))
+            await generation
+
+        decodes = [reply(8, 6 + 3 * (n // 8)) for n in range(8 * groups)]
+        length = min(budget, self._engine.context_limit // 2)
+        prompts = [reply(length, 1) for _ in range((6 + 3 * groups) * budget // length)]
+        await asyncio.gather(*decodes, *prompts)
 
     async def run(self) -> float:
         """All sessions, all steps; seconds it took."""
@@ -110,7 +137,7 @@ class Driver:
             started, step = time.perf_counter(), len(agent.steps)
             sent = agent.next()
             if self._workload.history == "window":
-                result = await self._stateless([*self._system, *sent.tokens])
+                result = await self._stateless(agent, sent)
             else:
                 if session is None or sent.anew:
                     if session is not None:
@@ -131,8 +158,24 @@ class Driver:
             return [sent.tokens]
         return [agent.picture(), sent.tokens[len(agent.steps[-1][0]) :]]
 
-    async def _stateless(self, prompt: list[int]) -> Result:
-        (generation,) = await self._engine.aio.complete(prompt, self._sampling)
+    async def _stateless(self, agent: Agent, sent: Sent) -> Result:
+        """The whole prompt, with its pictures; tokens that stand for one are said to be one."""
+        if self._workload.picture is not None:
+            parts: list[Part] = [self._system]
+            end = 0
+            for step, start, length in sent.shown:
+                parts += [sent.tokens[end:start], agent.picture(step)] if start > end else [agent.picture(step)]
+                end = start + length
+            parts.append(sent.tokens[end:])
+            (generation,) = await self._engine.aio.complete(parts, self._sampling)
+            return await generation
+        first = len(self._system)
+        pictures = [
+            Picture(first + start, first + start + length, (0, 0), None, None, b"%d/%d" % (agent.number, step))
+            for step, start, length in sent.shown
+        ]
+        log = Log([*self._system, *sent.tokens], (), pictures)
+        (generation,) = await asyncio.wrap_future(self._engine.complete_later(log, self._sampling, [None]))
         return await generation
 
     def _record(self, session: int, number: int, seconds: float, result: Result) -> None:

@@ -45,7 +45,7 @@ class Timed:
             "host_ms": 1e3 * self.host_seconds / self.iterations,
             "generated_tokens_per_second": self.generated_tokens / self.seconds,
             "prompt_tokens_per_second": self.prompt_tokens / self.seconds,
-            "kernels_ms": self.kernels,
+            "kernels_ms": self.kernels[:30],
         }
 
 
@@ -129,4 +129,4 @@ def _kernels(step: Callable[[], object], count: int) -> list[tuple[str, float]]:
             step()
         torch.cuda.synchronize()
     rows = [(event.key[:80], event.device_time_total / 1e3 / count) for event in recorded.key_averages()]
-    return sorted(rows, key=lambda row: -row[1])[:30]
+    return sorted(rows, key=lambda row: -row[1])

@@ -59,6 +59,14 @@ class BenchReport:
         return None if self.cached_tokens is None else self.prompt_tokens - self.cached_tokens
 
     @property
+    def computed_over_ideal(self) -> float | None:
+        """Prompt tokens that were computed, over those that had to be; None: not known, or pictures changed both."""
+        work = self.workload
+        if self.computed_tokens is None or work.history == "epoch" or work.deltas or work.picture or self.failures:
+            return None
+        return self.computed_tokens / (work.sessions * work.ideal_computed())
+
+    @property
     def generated_tokens(self) -> int:
         return sum(step.generated_tokens for step in self.steps)
 
@@ -82,6 +90,7 @@ class BenchReport:
             "total_tokens_per_second": self.per_second(self.prompt_tokens + self.generated_tokens),
             "cached_share": None if cached is None or not self.prompt_tokens else cached / self.prompt_tokens,
             "ideal_cached_share": _number(self.workload.ideal_cached_share()),
+            "computed_over_ideal": self.computed_over_ideal,
             "step_seconds": {f"p{round(share * 100)}": self.latency(share) for share in (0.5, 0.95, 0.99)},
             "start_to_first_token_seconds": self.start_to_first_token,
             "peak_device_bytes": self.device_bytes,
@@ -114,6 +123,7 @@ _COLUMNS = {
     "cached tok/s": lambda d: _count(d["cached_tokens_per_second"]),
     "total tok/s": lambda d: _count(d["total_tokens_per_second"]),
     "cached": lambda d: "?" if d["cached_share"] is None else f"{d['cached_share']:.1%}",
+    "over ideal": lambda d: "-" if d["computed_over_ideal"] is None else f"{d['computed_over_ideal']:.3f}",
     "p50 / p95 / p99 step (s)": lambda d: " / ".join(f"{d['step_seconds'][p]:.3g}" for p in ("p50", "p95", "p99")),
     "first token (s)": lambda d: _plain(d["start_to_first_token_seconds"]),
     "peak device, host (GiB)": lambda d: f"{_gib(d['peak_device_bytes'])}, {_gib(d['peak_host_bytes'])}",

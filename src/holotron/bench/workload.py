@@ -92,6 +92,36 @@ class Workload:
         started_over = self.summary_tokens + self.window * turn if self.steps > self.epoch_steps else 0
         return self.system_tokens + started_over + min(self.steps, self.epoch_steps) * turn
 
+    def ideal_computed(self) -> int:
+        """Prompt tokens of one session that a perfect memory computes: those after the first that differs from what was
+        sent and said before, whose last token nobody has read yet."""
+        if self.history == "epoch" or self.deltas:
+            raise ConfigError("the ideal is known for the histories append and window")
+        known: list[tuple[str, int, int]] = [("system", 0, self.system_tokens)]
+        computed = 0
+        for step in range(self.begun + self.steps):
+            now = self._pieces(step)
+            same = 0
+            for (*what, length), (*other, there) in zip(now, known, strict=False):
+                if what != other:
+                    break
+                same += min(length, there)
+            if step >= self.begun:
+                computed += sum(length for *_, length in now) - same
+            known = [*now, ("reply", step, self.generate_tokens - 1)]
+        return computed
+
+    def _pieces(self, step: int) -> list[tuple[str, int, int]]:
+        """What the prompt of a step is made of: kind, step, tokens."""
+        pieces = [("system", 0, self.system_tokens)]
+        for n in range(step + 1):
+            if self.history == "append" or n > step - self.window:
+                pieces.append(("screenshot", n, self.screenshot_tokens))
+            pieces.append(("text", n, self.text_tokens))
+            if n < step:
+                pieces.append(("reply", n, self.generate_tokens))
+        return pieces
+
     def ideal_cached_share(self) -> float:
         """Of all prompt tokens, those that need not be computed again: what a perfect cache would find."""
         prompt = computed = 0
@@ -110,6 +140,7 @@ class Sent:
 
     tokens: list[int]
     anew: bool
+    shown: tuple[tuple[int, int, int], ...] = ()  # screenshots among them, of a window: step, first token and length
 
 
 @dataclass
@@ -136,20 +167,21 @@ class Agent:
         draw = random.Random(f"{w.seed}/{self.number}/{step}")
         self.steps.append((self._some(draw, w.shown_tokens(step)), self._some(draw, w.text_tokens)))
         screenshot, text = self.steps[-1]
-        if w.history == "window" and step > 0:
-            return Sent(self._windowed(), anew=True)
+        if w.history == "window":
+            return self._windowed()
         if w.history == "epoch" and step > 0 and step % w.epoch_steps == 0:
             summary = self._some(random.Random(f"{w.seed}/{self.number}/summary/{step}"), w.summary_tokens)
             kept = [token for turn in self._turns(step - w.window, step) for token in turn]
             return Sent([*summary, *kept, *screenshot, *text], anew=True)
         return Sent([*screenshot, *text], anew=False)
 
-    def picture(self) -> np.ndarray:
-        """The screenshot of the last step: noise, so that no two tiles are alike and nothing is found in a cache, but
-        for the part that stays."""
-        picture = self._noise(len(self.steps))
+    def picture(self, step: int | None = None) -> np.ndarray:
+        """The screenshot of a step (the last): noise, so that no two tiles are alike and nothing is found in a cache,
+        but for the part that stays."""
+        number = len(self.steps) if step is None else step + 1
+        picture = self._noise(number)
         stays = round(picture.shape[1] * self.workload.unchanged)
-        if stays and len(self.steps) > 1:
+        if stays and number > 1:
             picture[:, :stays] = self._noise(1)[:, :stays]
         return picture
 
@@ -167,13 +199,16 @@ class Agent:
         numbers = range(max(0, start), end)
         return [[*self.steps[n][0], *self.steps[n][1], *self.replies[n]] for n in numbers]
 
-    def _windowed(self) -> list[int]:
+    def _windowed(self) -> Sent:
         tokens: list[int] = []
+        shown: list[tuple[int, int, int]] = []
         for n, (screenshot, text) in enumerate(self.steps):
-            tokens += screenshot if n > len(self.steps) - 1 - self.workload.window else []
+            if n > len(self.steps) - 1 - self.workload.window:
+                shown.append((n, len(tokens), len(screenshot)))
+                tokens += screenshot
             tokens += text
             tokens += self.replies[n] if n < len(self.replies) else []
-        return tokens
+        return Sent(tokens, anew=len(self.steps) > 1, shown=tuple(shown))
 
     def _some(self, draw: random.Random, count: int) -> list[int]:
         return draw.choices(self.vocabulary, k=count)

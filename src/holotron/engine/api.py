@@ -21,6 +21,9 @@ from typing import Any, Literal, NamedTuple
 from holotron.errors import CapacityError, ConfigError, HolotronError, InputError
 
 FinishReason = Literal["stop", "length", "cancelled", "deadline", "error"]
+# What a stateless request took over from an earlier one: all of it, all but the reply, all up to the picture it has
+# dropped, a common beginning, or nothing. A named session has its own memory.
+Resumed = Literal["session", "everything", "prompt", "window", "beginning", "nothing"]
 OnUpdate = Literal["keep", "refresh"]  # when weights change, what sessions remember by the old ones is kept or void
 
 # ------------------------------------------------------------------------------------------------------------- errors
@@ -179,6 +182,8 @@ class Result:
     timings: Timings
     top_logprobs: tuple[tuple[tuple[int, float], ...], ...] = ()
     error: HolotronError | None = None  # why, when finish_reason is "error"
+    resumed: Resumed = "session"  # where the cached tokens come from
+    warning: str | None = None  # something the client does that costs time, and what to do instead
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,12 +204,13 @@ class SessionInfo:
 
 @dataclass(frozen=True)
 class EngineConfig:
-    """Sizes and limits. Memory is stated, not guessed: two device pools and one host tier behind both."""
+    """Sizes and limits. Memory is stated, not guessed: two device pools and one host tier behind both. Caches are what
+    is left of it, unless stated."""
 
     page_size: int = 64  # tokens per KV page
     kv_tokens: int = 65_536  # device pool for keys and values, rounded up to whole pages
     state_rows: int = 64  # device pool for recurrent states: one per session on the device, one per snapshot
-    host_bytes: int = 4 << 30  # where states and pages go when the device is full
+    host_bytes: int | None = None  # where states and pages go when the device is full; None: half of what is free now
     state_dtype: str | None = None  # "float32" (default), "bfloat16", ...
     replay: bool = False  # decodes write the state every 16th time only, and keep the inputs since beside it
     weight_dtype: str | None = None  # of Mamba and MLP projections: "float8_e4m3fn" halves them and doubles their speed
@@ -222,8 +228,9 @@ class EngineConfig:
     session_ttl: float | None = None  # seconds after which an unused session is closed; None: never
     expected_tokens: int = 256  # how far ahead admission plans; longer replies may have to yield on the way
 
-    prefix_cache_bytes: int = 2 << 30  # finished stateless requests kept for the next one to resume
-    vision_cache_bytes: int = 256 << 20
+    # Finished stateless requests kept for the next one to resume. None: as long as nobody needs their room.
+    prefix_cache_bytes: int | None = None
+    vision_cache_bytes: int | None = None  # rows of pictures; None: three large screenshots for each running sequence
     vision_batch: int = 32  # tiles encoded at once
     prefetch: bool = False  # compute appended tokens when nothing else is to be done, before generate asks for them
     workers: int = 2  # threads for images and grammars
@@ -236,7 +243,7 @@ class EngineConfig:
             if getattr(self, name) < 1:
                 raise ConfigError(f"engine: {name} must be at least 1, got {getattr(self, name)}")
         for name in ("host_bytes", "prefix_cache_bytes", "vision_cache_bytes", "gather"):
-            if getattr(self, name) < 0:
+            if (getattr(self, name) or 0) < 0:
                 raise ConfigError(f"engine: {name} must not be negative, got {getattr(self, name)}")
         if self.weight_dtype not in (None, "float8_e4m3fn"):
             raise ConfigError(f"engine: weight_dtype can be float8_e4m3fn or nothing, got {self.weight_dtype!r}")
@@ -267,6 +274,12 @@ class EngineStats:
     blocks_to_device: int = 0
     preemptions: int = 0
     evicted_sessions: int = 0
+    forgotten_sessions: int = 0  # for lack of memory; computed again when they are needed
+    resumed_everything: int = 0  # stateless requests by what they took over, see `Resumed`
+    resumed_prompt: int = 0
+    resumed_window: int = 0
+    resumed_beginning: int = 0
+    resumed_nothing: int = 0
     integrity_failures: int = 0
 
     version: int = 0

@@ -134,6 +134,59 @@ def mixed_batch(pieces: list[Piece], pools: Pools) -> Batch:
     return Batch(decodes, length, context, row, table, slot, position, id_T, source, shown)
 
 
+@dataclass(slots=True)
+class Filled:
+    """A batch filled up to given numbers of decodes, prompts and tokens (see `prompt_graphs`)."""
+
+    lengths: tuple[int, ...]
+    arrays: list[np.ndarray]  # starts, contexts, rows, page tables, slots, positions, ids, sources, last tokens
+    shown: list[tuple[int, TileSpan]]
+
+
+def fill_up(
+    batch: Batch, decodes: int, prompts: int, tokens: int, width: int, padding: tuple[int, int], page_size: int
+) -> Filled:
+    """What fills up decodes reads and writes the row and the page in `padding`; further prompts are empty."""
+    real, sequences = batch.decodes, decodes + prompts
+
+    def spread(values: np.ndarray, size: int, filler: int) -> np.ndarray:
+        """Decodes to the left, what follows them after what fills them up. (A decode is one token, so tokens and
+        sequences move alike.)"""
+        moved = np.full((size, *values.shape[1:]), filler, values.dtype)
+        moved[:real] = values[:real]
+        moved[decodes : decodes + len(values) - real] = values[real:]
+        return moved
+
+    length = spread(batch.length_S, sequences, 0)
+    length[:decodes] = 1
+    starts = np.concatenate([[0], np.cumsum(length)]).astype(np.int32)
+    count = len(batch.length_S)
+    last = np.zeros(sequences, np.int64)
+    last[:real] = np.arange(real)
+    last[real:count] = starts[decodes + 1 : decodes + 1 + count - real] - 1
+    table, slot = batch.table_SM, batch.slot_T
+    if slot.size:
+        wide = np.zeros((sequences, width), np.int32)
+        wide[:, : table.shape[1]] = spread(table, sequences, 0)
+        wide[real:decodes, 0] = padding[1]
+        table, slot = wide, spread(slot, tokens, padding[1] * page_size)
+    source = np.full(decodes, -1, np.int64)
+    source[:real] = batch.source_D
+    arrays = [
+        starts,
+        spread(batch.context_S, sequences, 0),
+        spread(batch.row_S, sequences, padding[0]),
+        table,
+        slot,
+        spread(batch.position_T, tokens, 0),
+        spread(batch.id_T, tokens, 0),
+        source,
+        last,
+    ]
+    shown = [(at + decodes - real if at >= real else at, span) for at, span in batch.shown]
+    return Filled(tuple(length.tolist()), arrays, shown)
+
+
 def fed_back(ids_T: Tensor, source_D: Tensor, sampled: Tensor) -> Tensor:
     """Ids with those of the leading decodes that only the device knows put in their places."""
     decodes = len(source_D)

@@ -235,6 +235,10 @@ class Pools:
     def pages_for(self, tokens: int) -> int:
         return -(-tokens // self.page_size) if self.has_attention else 0
 
+    def short(self, demand: Demand) -> bool:
+        """Whether something has to leave the device to meet the demand."""
+        return demand.rows > self.rows.free or demand.pages > self.pages.free
+
     def could_fit(self, demand: Demand) -> bool:
         """Whether the device has the slots, given room on the host for what is idle there now."""
         rows, pages = self.rows, self.pages

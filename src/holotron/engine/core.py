@@ -35,7 +35,7 @@ from holotron.engine.runner import Runner
 from holotron.engine.scheduler import Plan, Scheduler
 from holotron.engine.sequence import Request, Sequence
 from holotron.engine.sessions import Sessions
-from holotron.engine.sizes import allocate, context_limit
+from holotron.engine.sizes import allocate, context_limit, vision_cache_bytes
 from holotron.engine.text import TextStream
 from holotron.engine.vision import VisionCache
 from holotron.engine.weights import load_weights
@@ -62,17 +62,17 @@ class Core:
                 torch.cuda.empty_cache()  # the pools below need what the wide weights took
         self.pools = allocate(model, config)
         self.context_limit = context_limit(model.config.decoder, config)
-        self.sessions = Sessions(config, self.pools, self.context_limit)
+        self.sessions = Sessions(config, self.pools, self.context_limit, model.config.tokens.image_start)
         self.tiles = TileStore()
-        self.vision = VisionCache(model, config.vision_cache_bytes, config.vision_batch)
+        self.vision = VisionCache(model, vision_cache_bytes(model.config, config, model.dtype), config.vision_batch)
         self.runner = Runner(model, self.pools, self.vision, config, self.context_limit)
         self.scheduler = Scheduler(
             config,
             self.pools,
             context_limit=self.context_limit,
             align=model.config.decoder.chunk or config.page_size,
-            resume=self.sessions.resume,
-            evict=self.sessions.evict,
+            reserves=self.sessions,
+            filler=self.runner.filler,
             repeats=overlap and self.runner.repeats,
         )
         self.replies = Replies(model.config.tokens.eos, self.context_limit, self._totals, self.finish)
@@ -258,6 +258,12 @@ class Core:
             blocks_to_device=pools.rows.to_device_count + pools.pages.to_device_count,
             preemptions=self.scheduler.preemptions,
             evicted_sessions=sessions.evicted,
+            forgotten_sessions=sessions.forgotten,
+            resumed_everything=sessions.resumptions["everything"],
+            resumed_prompt=sessions.resumptions["prompt"],
+            resumed_window=sessions.resumptions["window"],
+            resumed_beginning=sessions.resumptions["beginning"],
+            resumed_nothing=sessions.resumptions["nothing"],
             version=self.version,
             running=len(self.scheduler.running),
             waiting=self.scheduler.queue_length,

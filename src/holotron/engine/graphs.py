@@ -1,15 +1,11 @@
-"""Decode iterations as captured CUDA graphs: launched in one call instead of some five hundred.
+"""Decode iterations as captured graphs (`capture`): launched in one call instead of some five hundred.
 
-A graph is a recording of kernels and the addresses they read. So every batch size (of a few, the batch is filled up)
-has its own inputs at fixed addresses; a run writes them in one copy and replays. An iteration that is the last one
-again needs not even that: its inputs are moved on where they are. The first time a size is seen it runs kernel by
-kernel, which compiles and loads whatever is missing; the second time it is captured. Capturing computes nothing, so no
-state is moved on twice. All graphs share one pool of memory: they never run at the same time.
+Every batch size (of a few, the batch is filled up) has its own inputs at fixed addresses; a run writes them in one copy
+and replays. An iteration that is the last one again needs not even that: its inputs are moved on where they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -17,11 +13,10 @@ from torch import Tensor
 
 from holotron.engine.batch import Batch, advance_inputs, fed_back
 from holotron.engine.blocks import Pools
+from holotron.engine.capture import Captured, Recorder
 from holotron.kernels.dispatch import use_triton
 from holotron.kernels.layout import Layout, pack, unpack
 from holotron.model.model import Holotron
-
-Capture = tuple[torch.cuda.CUDAGraph, Tensor]  # and what it writes
 
 
 def bucket_sizes(most: int) -> list[int]:
@@ -32,8 +27,9 @@ def bucket_sizes(most: int) -> list[int]:
 
 @torch.no_grad()  # as the engine runs it: weights that could learn make no difference
 def capturable(model: Holotron, pools: Pools) -> bool:
-    """Whether every kernel of a decode reads its inputs on the device alone: ours do, the torch references look at the
-    host's copies, or (that of experts) ask the device which ones to run."""
+    """Whether every kernel of an iteration reads its inputs on the device alone: ours do, the torch references look at
+    the host's copies, or (that of experts) ask the device which ones to run. Prompts of Gated DeltaNet have a kernel in
+    16 bits alone (`kernels.delta`), see `prompt_graphs`."""
     decoder = model.config.decoder
     if not use_triton(model.language_model.backbone.embeddings.weight):
         return False
@@ -54,26 +50,6 @@ def capturable(model: Holotron, pools: Pools) -> bool:
     return attention.supported(query, pools.cache.kv_ZL2zkD)
 
 
-class Captured:
-    """A computation that is captured the second time it is wanted, and replayed from then on."""
-
-    def __init__(self, compute: Callable[[], Tensor], capture: Callable[[Callable[[], Tensor]], Capture]) -> None:
-        self._compute = compute
-        self._capture = capture
-        self._seen = False
-        self.capture: Capture | None = None
-
-    def __call__(self) -> Tensor:
-        if self.capture is None:
-            if not self._seen:
-                self._seen = True
-                return self._compute()
-            self.capture = self._capture(self._compute)
-        graph, out = self.capture
-        graph.replay()
-        return out
-
-
 @dataclass(slots=True)
 class Size:
     """Of one batch size: its inputs, the network on them, and what moves them on by a token."""
@@ -89,13 +65,12 @@ class Graphs:
         self._pools = pools
         self._sampled = sampled
         self._sizes: dict[int, Size] = {}
-        self._pool = torch.cuda.graph_pool_handle()
-        self._stream = torch.cuda.Stream(model.device)
+        self._recorder = Recorder(model.device)
 
     def run(self, batch: Batch) -> Tensor:
         """Final vectors [S, D] of a filled-up batch of decodes."""
         arrays = [batch.context_S, batch.row_S, batch.table_SM, batch.slot_T, batch.position_T, batch.id_T]
-        host, places = pack([*arrays, batch.source_D], pinned=True)
+        host, places = pack([*arrays, batch.source_D], pinned=self._model.device.type == "cuda")
         known = self._sizes.get(batch.decodes)
         if known is None:
             inputs = host.to(self._model.device, non_blocking=True)
@@ -111,9 +86,8 @@ class Graphs:
         return known.network()
 
     def clear(self) -> None:
-        torch.cuda.synchronize(self._model.device)  # one of them may be running
+        self._recorder.clear()
         self._sizes.clear()
-        self._pool = torch.cuda.graph_pool_handle()  # a pool is gone with the last graph in it
 
     @property
     def captured(self) -> list[int]:
@@ -144,17 +118,4 @@ class Graphs:
             advance_inputs(context, table, slot, position, source, self._pools.page_size)
             return inputs
 
-        return Size(inputs, Captured(compute, self._capture), Captured(advance, self._capture))
-
-    def _capture(self, compute: Callable[[], Tensor]) -> Capture:
-        # `torch.cuda.graph` would also collect garbage and empty the allocator's cache, which takes longer than this.
-        graph = torch.cuda.CUDAGraph()
-        self._stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self._stream):
-            graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
-            try:
-                out = compute()
-            finally:
-                graph.capture_end()
-        torch.cuda.current_stream().wait_stream(self._stream)
-        return graph, out
+        return Size(inputs, Captured(compute, self._recorder), Captured(advance, self._recorder))

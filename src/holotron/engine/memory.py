@@ -156,6 +156,13 @@ class Memory:
             self.oldest = version
 
     @property
+    def away(self) -> bool:
+        """Whether it, or its newest part, lies on the host."""
+        if self.state is not None and not self.state.on_device:
+            return True
+        return bool(self.pages) and not self.pages[-1].on_device
+
+    @property
     def row(self) -> int:
         return self.state.slot if self.state is not None else 0
 

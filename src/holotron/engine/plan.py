@@ -23,7 +23,9 @@ import torch
 
 from holotron.engine.api import EngineConfig
 from holotron.engine.graphs import bucket_sizes
-from holotron.engine.sizes import dtype_of, slots
+from holotron.engine.prompt_graphs import MOST as MOST_SHAPES
+from holotron.engine.prompt_graphs import Shapes
+from holotron.engine.sizes import dtype_of, slots, vision_cache_bytes
 from holotron.errors import CapacityError, ConfigError
 from holotron.model.cache import Cache
 from holotron.model.config import DecoderConfig, ModelConfig
@@ -139,7 +141,7 @@ class Planner:
             weights=self.weight_bytes,
             state=rows * self.row_bytes,
             kv=pages * self.page_bytes,
-            vision_cache=engine.vision_cache_bytes if self.model.vision is not None else 0,
+            vision_cache=vision_cache_bytes(self.model, engine, self.dtype),
             graphs=self._graphs(engine),
             workspace=workspace_bytes(self.model, engine, self.dtype),
             runtime=RUNTIME_BYTES,
@@ -173,11 +175,13 @@ class Planner:
     def _graphs(self, engine: EngineConfig) -> int:
         if engine.graphs is False:
             return 0
-        # What one decode iteration of the largest size works with; all sizes share it. Each also keeps its outputs.
-        sizes = bucket_sizes(engine.max_running)
-        work = engine.max_running * _widest_layer(self.model.decoder, self.dtype.itemsize)
-        outputs = sum(sizes) * self.model.decoder.hidden * self.dtype.itemsize
-        return self.row_bytes + self.page_bytes + work + outputs + len(sizes) * GRAPH_BYTES
+        # What an iteration of the largest size works with, of decodes and of prompts beside them; all sizes share it.
+        # Each also keeps its outputs, and those with prompts have their embeddings at a place of their own.
+        sizes, most = bucket_sizes(engine.max_running), Shapes(engine).most_tokens
+        work = (engine.max_running + most) * _widest_layer(self.model.decoder, self.dtype.itemsize)
+        rows = sum(sizes) + MOST_SHAPES * engine.max_running + most
+        outputs = rows * self.model.decoder.hidden * self.dtype.itemsize
+        return self.row_bytes + self.page_bytes + work + outputs + (len(sizes) + MOST_SHAPES) * GRAPH_BYTES
 
     def _cache(self, rows: int, pages: int) -> Cache:
         return Cache.allocate(

@@ -1,8 +1,8 @@
 """Computes what the scheduler decided: pieces of several logs through the network in one call, without waiting for it.
 
-An iteration of decodes alone is filled up to one of a few sizes and, on a GPU, replayed from a captured graph
-(`graphs`): hundreds of kernels in one launch. Everything else is launched kernel by kernel, which takes the host less
-time than it takes the device to compute a prompt.
+On a GPU iterations are filled up to one of a few sizes and replayed from captured graphs, hundreds of kernels in one
+launch: decodes alone (`graphs`), and prompts beside them (`prompt_graphs`). What fits no size, or is seen for the first
+time, is launched kernel by kernel.
 
 Legend: S pieces, T tokens, D hidden, V vocabulary.
 """
@@ -17,6 +17,8 @@ from holotron.engine.api import EngineConfig
 from holotron.engine.batch import Batch, Tables, advance, decode_batch, fed_back, mixed_batch
 from holotron.engine.blocks import Pools
 from holotron.engine.graphs import Graphs, bucket_sizes, capturable
+from holotron.engine.log import TileSpan
+from holotron.engine.prompt_graphs import PromptGraphs, Shape, Shapes
 from holotron.engine.scheduler import Piece
 from holotron.engine.sequence import Sequence
 from holotron.engine.vision import VisionCache
@@ -41,6 +43,11 @@ class Runner:
         self._tables: Tables | None = None
         self._last: tuple[Batch, int] | None = None  # decodes, and how many of them are real
         self._graphs = Graphs(model, pools, self._sampled) if self._sizes and capturable(model, pools) else None
+        self._shapes: Shapes | None = None
+        self._prompts: PromptGraphs | None = None
+        if self._graphs is not None and _capturable_prompts(model):
+            self._shapes = Shapes(config)
+            self._prompts = PromptGraphs(model, pools, self._sampled, config, self._most_pages, self._shapes)
         if self._graphs is not None:
             experts = [module for module in model.modules() if isinstance(module, MoE)]
             for layer in experts[:1]:  # all have the same shape
@@ -53,6 +60,8 @@ class Runner:
             return self._decode([piece.request.sequence for piece in pieces])[: len(pieces)]
         self._last = None
         batch = mixed_batch(pieces, self._pools)
+        if self._prompts is not None and (hidden_SD := self._prompts.run(batch, self._show)) is not None:
+            return hidden_SD
         hidden_TD = self._forward(batch)
         if len(batch.id_T) == len(pieces):
             return hidden_TD
@@ -85,6 +94,15 @@ class Runner:
         """Batch sizes there are graphs for."""
         return self._graphs.captured if self._graphs is not None else []
 
+    @property
+    def captured_prompts(self) -> list[Shape]:
+        """Shapes of iterations with prompts that there are graphs for."""
+        return self._prompts.captured if self._prompts is not None else []
+
+    def filler(self, decodes: int) -> int:
+        """Tokens that so many decodes are filled up with beside prompts."""
+        return self._shapes.decodes(decodes) - decodes if self._shapes is not None else 0
+
     def _decode(self, sequences: list[Sequence]) -> Tensor:
         assert self._pools.padding is not None
         size = next(size for size in self._sizes if size >= len(sequences))
@@ -111,15 +129,15 @@ class Runner:
             ids_T = fed_back(ids_T, source_D, self._sampled)
         x_TD = self._model.language_model.embed(ids_T)
         if batch.shown:
-            x_TD = self._show(x_TD, batch)
+            self._show(x_TD, batch.shown)
         return self._model.language_model(x_TD, layout, self._pools.cache)
 
-    def _show(self, x_TD: Tensor, batch: Batch) -> Tensor:
+    def _show(self, x_TD: Tensor, shown: list[tuple[int, TileSpan]]) -> None:
         """Image rows in the place of placeholders."""
-        rows = self._vision.rows([span for _, span in batch.shown])
-        images = torch.cat([rows[span.tile.key][span.offset : span.offset + span.count] for _, span in batch.shown])
-        places = np.concatenate([np.arange(at, at + span.count) for at, span in batch.shown])
-        return x_TD.index_copy(0, upload([places], x_TD.device)[0], images.to(x_TD.dtype))
+        rows = self._vision.rows([span for _, span in shown])
+        images = torch.cat([rows[span.tile.key][span.offset : span.offset + span.count] for _, span in shown])
+        places = np.concatenate([np.arange(at, at + span.count) for at, span in shown])
+        x_TD.index_copy_(0, upload([places], x_TD.device)[0], images.to(x_TD.dtype))
 
     def _put(self, batch: Batch) -> tuple[Layout, Tensor, Tensor]:
         start_S1 = np.concatenate([[0], np.cumsum(batch.length_S)]).astype(np.int32)
@@ -146,3 +164,8 @@ def _is_decode(piece: Piece) -> bool:
     if piece.count != 1 or piece.start == 0:
         return False
     return piece.start >= piece.request.prompt or not piece.request.sequence.log.shown(piece.start, piece.end)
+
+
+def _capturable_prompts(model: Holotron) -> bool:
+    """Beyond what `capturable` asks for: in single precision, the delta rule of prompts is the reference's."""
+    return model.config.decoder.delta is None or model.dtype.itemsize == 2

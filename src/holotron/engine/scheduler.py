@@ -9,7 +9,9 @@ prompts; so weights are read once for both. The rules:
 * **Admission by bytes**: a request enters when its memory fits on the device together with what the running ones are
   expected to grow to. Otherwise it waits. If it could not even run alone, it fails with a clear error.
 * **Yielding**: when the expectation was wrong and a sequence cannot grow, the most served one is unpinned: it waits,
-  its blocks may move to the host, and it continues later exactly where it was. Nothing is ever computed twice for it.
+  its blocks may move to the host, and it continues later exactly where it was.
+* **Forgetting**: when the host is full too, sessions that are needed last forget what they remember, and compute it
+  again (`forgetting`).
 * **Gathering**: prompts in every iteration suit a large network, whose weights are read once for both. A small one
   takes longer to launch than to compute, and only decodes alone run from captured graphs. With `gather`, prompts wait
   for so many iterations of decodes, and are then computed together.
@@ -24,15 +26,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, Protocol
 
 from holotron.engine.api import EngineConfig, Overloaded
 from holotron.engine.blocks import Demand, Pools
-from holotron.engine.sequence import Request
+from holotron.engine.sequence import Request, Sequence
 
 AHEAD = 16  # tokens that decodes have pages for beforehand
+PATIENCE = 1.0  # seconds for which a session on the host lets those on the device go before it
 
 
 class Piece(NamedTuple):  # cheaper to make than a dataclass, and every token takes one
@@ -74,6 +78,22 @@ class Repeat:
     greedy: bool  # nobody wants more than the likeliest token
 
 
+class Reserves(Protocol):
+    """Whatever is remembered for somebody who does not run now, and how it is given up (see `sessions`)."""
+
+    def resume(self, request: Request) -> bool:
+        """Give a request what memory is known for its log, or say that it should wait for it."""
+
+    def evict(self, *, stale: bool = False) -> bool:
+        """Drop something nobody holds, or say there is nothing left; `stale`: something nobody will want."""
+
+    def forget(self, *, keep: Sequence, waiting: Iterable[Sequence]) -> bool:
+        """Have another session forget what it remembers, to be computed again, or say that nobody can."""
+
+    def drop_snapshots(self, sequence: Sequence) -> bool:
+        """Forget what a sequence remembers of earlier positions."""
+
+
 class Scheduler:
     def __init__(
         self,
@@ -82,19 +102,18 @@ class Scheduler:
         *,
         context_limit: int,
         align: int,
-        resume: Callable[[Request], bool],
-        evict: Callable[[], bool],
+        reserves: Reserves,
+        filler: Callable[[int], int] = lambda decodes: 0,
         repeats: bool = False,
     ) -> None:
-        """`resume` gives a request whatever memory is known for its log, or says it should wait for it; `evict` drops
-        something nobody holds, or says there is nothing left; pieces of prompts end at multiples of `align`. `repeats`:
-        iterations of decodes may be repeated."""
+        """Pieces of prompts end at multiples of `align`; `filler` says how many tokens a number of decodes is filled up
+        with beside prompts. `repeats`: iterations of decodes may be repeated."""
         self._config = config
         self._pools = pools
         self._context_limit = context_limit
         self._align = align
-        self._resume = resume
-        self._evict = evict
+        self._reserves = reserves
+        self._filler = filler
         self.waiting: dict[Request, None] = {}
         self.running: dict[Request, None] = {}
         self._order: list[Request] | None = None
@@ -219,6 +238,8 @@ class Scheduler:
             self._alone += 1
             return plan
         self._alone = 0
+        if prompts and budget > (filler := self._filler(len(decodes))):
+            budget -= filler
         for request in prompts:
             if budget == 0 or (request.background and placed):
                 break
@@ -242,18 +263,18 @@ class Scheduler:
         expected = Demand()
         for request in self.running:
             expected += self._expected(request)
-        for request in sorted(self.waiting, key=lambda request: request.order):
+        for request in self._queue():
             if len(self.running) >= self._config.max_running:
                 return
-            if not self._resume(request):
+            if not self._reserves.resume(request):
                 continue
             memory = request.sequence.memory
-            demand = self._expected(request)
             if self.running:
-                if not self._make_room(expected + demand):
+                if not self._make_room(lambda r=request, e=expected: e + self._expected(r), request):  # type: ignore[misc]
                     return
-            elif not self._make_room(memory.demand(len(request.sequence.log) + 1)):
-                plan.failed.append((request, self._no_room(request)))
+            elif not self._make_room(self._least(request), request, alone=True):
+                if not self._promised():
+                    plan.failed.append((request, self._no_room(request)))
                 continue
             del self.waiting[request]
             self.running[request] = None
@@ -263,6 +284,16 @@ class Scheduler:
             if request.admitted_at is None:
                 request.admitted_at = time.monotonic()
 
+    def _queue(self) -> list[Request]:
+        """Who is next. Those whose memory is on the device go before others who would push it out to have their own
+        brought back, but nobody waits long for that."""
+        now = time.monotonic()
+
+        def patient(request: Request) -> bool:
+            return request.sequence.memory.away and now - request.submitted_at < PATIENCE
+
+        return sorted(self.waiting, key=lambda request: (patient(request), request.order))
+
     def _place(
         self, plan: Plan, to: list[Piece], request: Request, count: int, order: list[Request], placed: set[Request]
     ) -> bool:
@@ -271,15 +302,16 @@ class Scheduler:
             return False
         memory = request.sequence.memory
         piece = Piece(request, memory.length, count)
-        while not memory.ready(piece.end) and not self._make_room(memory.demand(piece.end)):
+        while not memory.ready(piece.end) and not self._make_room(partial(memory.demand, piece.end), request):
             victim = next((r for r in reversed(order) if r in self.running and r not in placed | {request}), None)
             if victim is not None:
                 self._yield(victim)
                 self.preemptions += 1
             elif placed:  # those go first; it may fit when they are done
                 return False
-            else:
-                plan.failed.append((request, self._no_room(request)))
+            elif not self._make_room(partial(memory.demand, piece.end), request, alone=True):
+                if not self._promised():
+                    plan.failed.append((request, self._no_room(request)))
                 return False
         memory.grow(piece.end)
         to.append(piece)
@@ -302,6 +334,11 @@ class Scheduler:
         whole = (start + budget) // self._align * self._align
         return whole - start if whole > start else budget
 
+    def _least(self, request: Request) -> Callable[[], Demand]:
+        """What it needs to get on at all."""
+        sequence = request.sequence
+        return lambda: sequence.memory.demand(len(sequence.log) + 1)
+
     def _expected(self, request: Request) -> Demand:
         """What it will still need, as far as one plans ahead."""
         sequence = request.sequence
@@ -313,17 +350,32 @@ class Scheduler:
         demand.pages += copies if self._pools.has_attention else 0
         return demand
 
-    def _make_room(self, demand: Demand) -> bool:
-        while not self._pools.fits(demand):
-            # Dropping what nobody holds relieves the host; it does not add slots to the device.
-            if not self._pools.could_fit(demand) or not self._evict():
+    def _make_room(self, demand: Callable[[], Demand], request: Request, *, alone: bool = False) -> bool:
+        """`alone`: nobody runs whose end could be waited for. Then what others wait for is computed again as well, and
+        in the end what the request itself has set aside."""
+        reserves, pools = self._reserves, self._pools
+        while pools.short(demand()) and reserves.evict(stale=True):
+            pass  # rather than move it to the host
+        while not pools.fits(demand()):
+            # Dropping what nobody holds, or needs soon, relieves the host; it does not add slots to the device.
+            if pools.could_fit(demand()) and (reserves.evict() or self._have_forgotten(request, alone)):
+                continue
+            if not alone or not reserves.drop_snapshots(request.sequence):
                 return False
         return True
+
+    def _promised(self) -> bool:
+        """Whether somebody who waits can only forget what it remembers when the token on its way has been read."""
+        return any(other.sequence.promised for other in self.waiting)
+
+    def _have_forgotten(self, request: Request, alone: bool) -> bool:
+        last_first = sorted(self.waiting, key=lambda other: other.order, reverse=True) if alone else []
+        return self._reserves.forget(keep=request.sequence, waiting=(other.sequence for other in last_first))
 
     def _no_room(self, request: Request) -> Overloaded:
         tokens = len(request.sequence.log)
         return Overloaded(
-            f"no memory for a session of {tokens:,} tokens: the device and the host tier are full of open sessions; "
-            "close some, or give the engine more host_bytes",
+            f"no memory for a session of {tokens:,} tokens, not even with nothing else there: "
+            "give the engine more kv_tokens and state_rows, or shorten the session",
             retry_after=5.0,
         )

@@ -6,13 +6,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from holotron.engine.api import FinishReason, Mark, Result, SamplingParams, Timings, TokenEvent
+from holotron.engine.api import FinishReason, Mark, Result, Resumed, SamplingParams, Timings, TokenEvent
 from holotron.engine.blocks import Pools
 from holotron.engine.grammar import Matcher
 from holotron.engine.log import Log
 from holotron.engine.memory import Memory
 from holotron.engine.text import TextStream
 from holotron.errors import HolotronError
+
+REWRITTEN = 3  # changed histories in a row that are worth a warning
 
 
 @dataclass(eq=False, slots=True)
@@ -45,6 +47,10 @@ class Sequence:
         self.memory = Memory(pools)
         self.marks: dict[int, Snapshot] = {}
         self.prompt_end: Snapshot | None = None  # of a stateless request: where another reply would start
+        # Of a stateless request: where its text ends before its first picture. A client that re-sends its last pictures
+        # will have dropped that one, and the next request parts from this one here.
+        self.window: Snapshot | None = None
+        self.lead = 0  # tokens before that picture where earlier requests of this conversation really parted
         self.junctions: list[Junction] = []  # see `prefix`
         self.cached = cached  # nobody holds it: kept only because its log may be continued, dropped when room is needed
         self.root = False  # the common beginning of several logs: forked, never continued
@@ -55,6 +61,8 @@ class Sequence:
         self.source = -1  # where the device keeps the last of them
         self.service = 0.0  # tokens computed for it, the currency of fairness
         self.used_at = time.monotonic()
+        self.pause: float | None = None  # seconds between a reply and the next request, as a rule
+        self.rewritten = 0  # requests in a row of this conversation that had changed what was said before
 
     @property
     def pending(self) -> int:
@@ -66,11 +74,12 @@ class Sequence:
         self.promised, self.source = 0, -1
 
     def snapshots(self) -> list[Snapshot]:
-        return [*self.marks.values(), *([self.prompt_end] if self.prompt_end is not None else [])]
+        own = (self.window, self.prompt_end)
+        return [*self.marks.values(), *(snapshot for snapshot in own if snapshot is not None)]
 
     def wanted(self) -> list[Snapshot | Junction]:
         """Where the computation has to pause, because its memory is to be kept there."""
-        if not self.marks and not self.junctions and self.prompt_end is None:
+        if not self.marks and not self.junctions and self.prompt_end is None and self.window is None:
             return []  # nearly always, and asked in every iteration
         places: list[Snapshot | Junction] = [*self.snapshots(), *self.junctions]
         return [place for place in places if not place.taken]
@@ -114,6 +123,7 @@ class Request:
     events: list[TokenEvent] = field(default_factory=list)
     fresh: list[TokenEvent] = field(default_factory=list)  # not delivered yet
     resumed: bool = False  # the prefix index has been asked
+    resumption: Resumed = "session"  # and what it gave
     awaits: Awaited | None = None
     done: bool = False
 
@@ -143,6 +153,17 @@ class Request:
             ),
             top_logprobs=tuple(event.top_logprobs for event in self.events),
             error=error,
+            resumed=self.resumption,
+            warning=self._warning(),
+        )
+
+    def _warning(self) -> str | None:
+        if self.sequence.rewritten < REWRITTEN:
+            return None
+        return (
+            f"the last {self.sequence.rewritten} requests of this conversation had each changed what came before their "
+            f"last reply (an older screenshot was dropped): {self.computed:,} of {self.prompt:,} prompt tokens were "
+            "computed again this time. Send everything, or use a session and append to it, to compute only what is new"
         )
 
 

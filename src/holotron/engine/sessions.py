@@ -8,33 +8,43 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections import Counter
 from collections.abc import Iterable
 
 from holotron.engine.api import (
     EngineConfig,
     Mark,
     Overloaded,
+    Resumed,
     SessionInfo,
     Span,
     UnknownSession,
 )
 from holotron.engine.blocks import Pools
+from holotron.engine.forgetting import Pauses
 from holotron.engine.log import BLOCK, Log
 from holotron.engine.memory import Memory
 from holotron.engine.prefix import Found, PrefixIndex
 from holotron.engine.sequence import Awaited, Junction, Request, Sequence, Snapshot
+from holotron.engine.window import MOST_LEAD, slid, window_start
 from holotron.errors import CapacityError, InputError
 
 
 class Sessions:
-    def __init__(self, config: EngineConfig, pools: Pools, context_limit: int) -> None:
+    def __init__(self, config: EngineConfig, pools: Pools, context_limit: int, picture_tag: int | None = None) -> None:
+        """`picture_tag`: the token that opens a picture, if the model has one."""
+        self._picture_tag = picture_tag
         self.pools = pools
         self.index = PrefixIndex(exact=pools.has_state)
         self.open_ones: dict[str, Sequence] = {}
         self.cached: dict[Sequence, None] = {}  # finished stateless requests, least recently used first
+        self.stale: dict[Sequence, None] = {}  # of these, those whose client has moved on: the first to be dropped
         self.version = 0  # of the weights
         self.recomputed = 0
         self.evicted = 0
+        self.forgotten = 0
+        self.resumptions: Counter[Resumed] = Counter()
+        self._pauses = Pauses()
         self._config = config
         self._context_limit = context_limit
         self._numbers = itertools.count(1)
@@ -67,6 +77,7 @@ class Sessions:
             memory.release()
         self.open_ones.pop(sequence.id, None)
         self.cached.pop(sequence, None)
+        self.stale.pop(sequence, None)
         sequence.closed = True
 
     def expired(self, now: float) -> list[Sequence]:
@@ -187,13 +198,18 @@ class Sessions:
         sequence.junctions.clear()
         if sequence.prompt_end is not None and not sequence.prompt_end.taken:
             sequence.prompt_end = None
+        if sequence.window is not None and not sequence.window.taken:
+            sequence.window = None
         if sequence.cached:
             self.cached[sequence] = None
-            while sum(other.nbytes for other in self.cached) > self._config.prefix_cache_bytes:
+            limit = self._config.prefix_cache_bytes
+            while limit is not None and sum(other.nbytes for other in self.cached) > limit:
                 self.evict()
 
     def wake(self, sequence: Sequence) -> None:
         """It is going to change."""
+        if not sequence.cached and sequence.log:
+            self._pauses.woke(sequence, time.monotonic())
         self.index.remove(sequence.memory)
         self.index.note(sequence)
         sequence.used_at = time.monotonic()
@@ -210,17 +226,45 @@ class Sessions:
             root.root = True
             self.rest(root)
 
-    def evict(self) -> bool:
-        """Drop the least recently used of the sequences nobody holds."""
-        oldest = next(iter(self.cached), None)
+    def evict(self, *, stale: bool = False) -> bool:
+        """Drop the least recently used of the sequences nobody holds; `stale`: only one whose client has moved on."""
+        oldest = next(iter(self.stale), None)
+        if oldest is None and not stale:
+            oldest = next(iter(self.cached), None)
         if oldest is None:
             return False
         self.close(oldest)
         self.evicted += 1
         return True
 
+    def forget(self, *, keep: Sequence, waiting: Iterable[Sequence]) -> bool:
+        """Let an open session forget what it remembers, to be computed again: the one at rest that is needed last, or
+        else the first of those `waiting`. False: nobody but `keep` holds anything any more."""
+        resting = (s for s in self.open_ones.values() if s.request is None and s is not keep and _remembers(s))
+        victim = self._pauses.last_needed(resting, time.monotonic())
+        if victim is None:
+            victim = next((s for s in waiting if s is not keep and not s.promised and _remembers(s)), None)
+        if victim is None:
+            return False
+        self.forgotten += 1
+        self.invalidate([victim])
+        if victim.request is not None:  # it may find a part of it elsewhere
+            victim.request.resumed, victim.request.awaits = False, None
+        return True
+
+    def drop_snapshots(self, sequence: Sequence) -> bool:
+        """Its marks stay, and are kept again when the computation next comes through."""
+        held = [snapshot for snapshot in sequence.snapshots() if snapshot.taken]
+        for snapshot in held:
+            self._release(snapshot)
+        if sequence.window in held:
+            sequence.window = None
+        if sequence.prompt_end in held:
+            sequence.prompt_end = None
+        return bool(held)
+
     def invalidate(self, sequences: Iterable[Sequence]) -> None:
-        """The weights have changed: logs stay, memories are void. Whoever is needed again is computed again."""
+        """Logs stay, memories are void. Whoever is needed again is computed again."""
         for sequence in sequences:
             self.recomputed += sequence.memory.length
             self.index.remove(sequence.memory)
@@ -279,6 +323,9 @@ class Sessions:
         if junction >= known + BLOCK:
             sequence.junctions.append(Junction(junction))
         request.resumed = True
+        self._tell(request, found, others, junction)
+        if sequence.cached:
+            self._expect_window(sequence, known, found, others, junction)
         if found is not None:
             self._adopt(sequence, found)
             for place in sequence.wanted():
@@ -297,14 +344,85 @@ class Sessions:
             self.index.remove(memory)
             sequence.memory, owner.memory = owner.memory, sequence.memory
             sequence.service = max(sequence.service, owner.service)
+            self._inherit_window(sequence, owner)
             self.close(owner)
             return
         sequence.memory = memory.share()
         if not self.pools.has_state:
             sequence.memory.truncate(found.length)
+        self._inherit_window(sequence, owner)
         if owner in self.cached:  # used again: the last to be dropped
             del self.cached[owner]
             self.cached[owner] = None
+            if slid(owner.log, sequence.log):
+                self._outdate(owner)
+
+    def _tell(self, request: Request, found: Found | None, others: list[Sequence], junction: int) -> None:
+        """What this request resumes, for those who ask; and whether its client has changed what was said before."""
+        sequence = request.sequence
+        owner = found.entry.sequence if found is not None else None
+        changed = [other for other in others if other.cached and not other.root and slid(other.log, sequence.log)]
+        if found is None or owner is None:
+            request.resumption = "nothing"
+        elif owner.root or (not owner.cached and found.entry.memory is not owner.memory):
+            request.resumption = "beginning"
+        elif found.entry.memory is owner.memory:
+            request.resumption = "everything"
+        elif owner.window is not None and found.entry.memory is owner.window.memory:
+            request.resumption = "window" if slid(owner.log, sequence.log) else "beginning"
+        else:
+            request.resumption = "prompt"
+        if sequence.cached:
+            if owner is not None and request.resumption == "window":
+                changed.append(owner)
+            sequence.rewritten = max((other.rewritten + 1 for other in changed), default=0)
+        self.resumptions[request.resumption] += 1
+
+    # ---------------------------------------------------------------------------------- see `window`
+
+    def _expect_window(
+        self, sequence: Sequence, known: int, found: Found | None, others: list[Sequence], junction: int
+    ) -> None:
+        """Plan the resume point of the next request of this conversation."""
+        if not self.pools.has_state:
+            return  # pages can be shared up to any token
+        if found is not None:
+            sequence.lead = found.entry.sequence.lead
+        for other in others:
+            if other.window is not None and slid(other.log, sequence.log):
+                # Tokens before a picture may be others without it. Then that point was of no use; the next one is.
+                short = other.window.position - other.log.common(sequence.log, junction)
+                if 0 < short <= MOST_LEAD:
+                    sequence.lead = other.lead + short
+        place = window_start(sequence.log, self._picture_tag) - sequence.lead
+        if place > 0 and place >= known:
+            sequence.window = Snapshot(place)
+
+    def _inherit_window(self, sequence: Sequence, owner: Sequence) -> None:
+        """A conversation that goes on has its resume point behind it: it is the owner's."""
+        place = window_start(sequence.log, self._picture_tag) - sequence.lead
+        theirs = owner.window
+        if sequence.window is not None or theirs is None or theirs.memory is None or theirs.position != place:
+            return
+        if sequence.memory.length < place or not owner.log.common(sequence.log) >= place:
+            return
+        sequence.window = Snapshot(place, theirs.memory.share())
+        assert sequence.window.memory is not None
+        self.index.add(sequence, sequence.window.memory)
+
+    def _outdate(self, owner: Sequence) -> None:
+        """Its client has sent the next request, which parts from it at its resume point: that alone is kept, for
+        others who may part there, and for as long as there is room to spare."""
+        self.index.remove(owner.memory)
+        owner.memory.release()
+        if owner.prompt_end is not None:
+            self._release(owner.prompt_end)
+            owner.prompt_end = None
+        self.stale[owner] = None
+
+
+def _remembers(sequence: Sequence) -> bool:
+    return any(memory.length for memory in sequence.memories())
 
 
 def _will_pass(sequence: Sequence, position: int) -> bool:

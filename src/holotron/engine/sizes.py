@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
 
 from holotron.engine.api import EngineConfig
 from holotron.engine.blocks import Pools
 from holotron.errors import ConfigError
 from holotron.model.cache import Cache
-from holotron.model.config import DecoderConfig
+from holotron.model.config import DecoderConfig, ModelConfig
 from holotron.model.model import Holotron
+from holotron.model.processor.tiling import image_tokens
 
 
 def slots(decoder: DecoderConfig, config: EngineConfig) -> tuple[int, int]:
@@ -38,6 +41,35 @@ def context_limit(decoder: DecoderConfig, config: EngineConfig) -> int:
     return limit
 
 
+def host_bytes(config: EngineConfig) -> int:
+    """Of the host tier. Its memory is taken when it is first needed."""
+    return config.host_bytes if config.host_bytes is not None else free_host_memory() // 2
+
+
+def free_host_memory() -> int:
+    """Bytes that a program may still take on this machine, or in this container."""
+    try:
+        fields = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+        free = int(fields["MemAvailable"].split()[0]) << 10
+    except (OSError, KeyError, ValueError):
+        return 8 << 30
+    try:
+        group = Path("/sys/fs/cgroup")
+        limit, used = ((group / name).read_text() for name in ("memory.max", "memory.current"))
+        return free if limit.strip() == "max" else min(free, max(0, int(limit) - int(used)))
+    except (OSError, ValueError):
+        return free
+
+
+def vision_cache_bytes(model: ModelConfig, config: EngineConfig, dtype: torch.dtype) -> int:
+    """Of the vision cache: agents that re-send their last three screenshots find all of them, each of 1920x1080."""
+    if model.vision is None:
+        return 0
+    if config.vision_cache_bytes is not None:
+        return config.vision_cache_bytes
+    return 3 * config.max_running * image_tokens(1920, 1080, model.image) * model.decoder.hidden * dtype.itemsize
+
+
 def dtype_of(name: str | None) -> torch.dtype | None:
     if name is None:
         return None
@@ -62,4 +94,4 @@ def allocate(model: Holotron, config: EngineConfig) -> Pools:
         replay=config.replay,
         device=model.device,
     )
-    return Pools(decoder, cache, page_size=config.page_size, host_bytes=config.host_bytes, padded=extra)
+    return Pools(decoder, cache, page_size=config.page_size, host_bytes=host_bytes(config), padded=extra)

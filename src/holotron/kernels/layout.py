@@ -13,6 +13,11 @@ piece, written to a spare row. Training is the same layout with no memory behind
 
 Kernels for a GPU read the device tensors only (so that a captured graph can be replayed with new contents); the torch
 references use the host copies, which avoids a synchronisation and keeps their Python simple.
+
+A layout may be *filled up* (`tokens`): the row is longer than all sequences together, and some of them may be empty.
+Every table then has a size that follows from the number of tokens, decodes and sequences alone, so that one captured
+graph serves all batches of these sizes. Only the GPU's kernels can read such a layout; what lies beyond the last
+sequence is computed to no purpose, and is nobody's.
 """
 
 from __future__ import annotations
@@ -84,11 +89,12 @@ class Layout:
     slots_T: Tensor  # int64, where each token's key and value go: page * page_size + offset
     positions_T: Tensor  # int64, index of each token in its sequence
     snapshots: tuple[Snapshot, ...] = ()  # by sequence, then by tokens
+    tokens: int | None = None  # filled up to so many
     _tables: dict[tuple[str, int], Any] = field(default_factory=dict, repr=False)
 
     @functools.cached_property
     def num_tokens(self) -> int:
-        return sum(self.lengths)
+        return sum(self.lengths) if self.tokens is None else self.tokens
 
     @property
     def num_sequences(self) -> int:
@@ -214,20 +220,18 @@ class Layout:
         """The snapshots as device tables."""
         return self._table("marks", 0, self._mark)
 
+    @property
+    def tables(self) -> tuple[tuple[str, int], ...]:
+        """The tables that have been asked for so far, by name and size."""
+        return tuple(self._tables)
+
     def _table(self, name: str, size: int, make: Callable[[int], Any]) -> Any:
         if (name, size) not in self._tables:
             self._tables[name, size] = make(size)
         return self._tables[name, size]
 
     def _tile(self, size: int) -> Tensor:
-        length_P = np.asarray(self.lengths[self.num_decodes :], dtype=np.int32)
-        count_P = -(-length_P // size)
-        sequence = np.repeat(np.arange(len(length_P), dtype=np.int32), count_P)
-        first = np.cumsum(count_P) - count_P
-        begin = (np.arange(len(sequence)) - first[sequence]) * size
-        start_P = self.num_decodes + np.cumsum(length_P) - length_P
-        table = np.stack([sequence + self.num_decodes, begin, start_P[sequence], length_P[sequence]])
-        return upload([table.astype(np.int32)], self.device)[0]
+        return upload([tile_table(self.lengths, self.num_decodes, size, self.tokens)], self.device)[0]
 
     def _place(self, length: int) -> Tensor:
         starts = np.cumsum(self.lengths) - self.lengths
@@ -236,19 +240,11 @@ class Layout:
         return upload([place.astype(np.int64)], self.device)[0]
 
     def _span(self, size: int) -> Tensor:
-        cuts = [(end.sequence, end.tokens) for end in self.ends if end.sequence >= self.num_decodes]
-        start_S = np.concatenate([[0], np.cumsum(self.lengths)])
-        after = np.asarray([start_S[s] + tokens for s, tokens in cuts], dtype=np.int32)
-        first = np.concatenate([[self.num_decodes], after[:-1]])
-        count = -(-(after - first) // size)
-        piece = np.repeat(np.arange(len(after)), count)
-        begin = first[piece] + (np.arange(len(piece)) - (np.cumsum(count) - count)[piece]) * size
-        return upload([np.stack([begin, np.minimum(after[piece] - begin, size)]).astype(np.int32)], self.device)[0]
+        table = span_table(self.lengths, self.num_decodes, size, self.tokens, self.ends if self.snapshots else None)
+        return upload([table], self.device)[0]
 
     def _mark(self, _: int) -> Marks:
-        table = np.asarray(self.snapshots, dtype=np.int32).reshape(-1, 3)
-        first = np.searchsorted(table[:, 0], np.arange(self.num_sequences + 1)).astype(np.int32)
-        return Marks(*upload([first, table[:, 1], table[:, 2]], self.device))
+        return Marks(*upload(mark_tables(self.snapshots, self.num_sequences), self.device))
 
     def _pieces(self, size: int) -> tuple[np.ndarray, ...]:
         """For every end: its sequence, its row, whether it is the first of its sequence, the tokens since the end
@@ -301,6 +297,53 @@ class Layout:
             row_e=row,
             dense=not (length_e % size).any(),
         )
+
+
+def tile_table(lengths: Sequence[int], num_decodes: int, size: int, tokens: int | None = None) -> np.ndarray:
+    """See `Layout.tiles`. Filled up with tiles of no tokens, if a number of tokens is given."""
+    length_P = np.asarray(lengths[num_decodes:], dtype=np.int32)
+    count_P = -(-length_P // size)
+    sequence = np.repeat(np.arange(len(length_P), dtype=np.int32), count_P)
+    first = np.cumsum(count_P) - count_P
+    begin = (np.arange(len(sequence)) - first[sequence]) * size
+    start_P = num_decodes + np.cumsum(length_P) - length_P
+    table = np.stack([sequence + num_decodes, begin, start_P[sequence], length_P[sequence]]).astype(np.int32)
+    return table if tokens is None else _filled(table, (tokens - num_decodes) // size + len(length_P))
+
+
+def span_table(
+    lengths: Sequence[int],
+    num_decodes: int,
+    size: int,
+    tokens: int | None = None,
+    ends: Sequence[Snapshot] | None = None,
+) -> np.ndarray:
+    """See `Layout.spans`. `ends`: where sequences are cut, other than at their own ends."""
+    start_S = np.concatenate([[0], np.cumsum(lengths)])
+    if ends is None:
+        after = start_S[num_decodes + 1 :]
+    else:
+        after = np.asarray([start_S[s] + n for s, n, _ in ends if s >= num_decodes], dtype=np.int64)
+    first = np.concatenate([[num_decodes], after[:-1]])
+    count = -(-(after - first) // size)
+    piece = np.repeat(np.arange(len(after)), count)
+    begin = first[piece] + (np.arange(len(piece)) - (np.cumsum(count) - count)[piece]) * size
+    table = np.stack([begin, np.minimum(after[piece] - begin, size)]).astype(np.int32)
+    return table if tokens is None else _filled(table, (tokens - num_decodes) // size + len(after))
+
+
+def mark_tables(snapshots: Sequence[Snapshot], sequences: int) -> list[np.ndarray]:
+    """See `Marks`."""
+    table = np.asarray(snapshots, dtype=np.int32).reshape(-1, 3)
+    first = np.searchsorted(table[:, 0], np.arange(sequences + 1)).astype(np.int32)
+    return [first, table[:, 1], table[:, 2]]
+
+
+def _filled(table: np.ndarray, width: int) -> np.ndarray:
+    """With columns of zeros."""
+    filled = np.zeros((len(table), width), table.dtype)
+    filled[:, : table.shape[1]] = table
+    return filled
 
 
 def _page_table(pages: Sequence[Sequence[int]] | np.ndarray | None, sequences: int) -> np.ndarray:

@@ -118,8 +118,9 @@ def _prefill(
     top = tl.full([TILE], float("-inf"), tl.float32)
     weight = tl.zeros([TILE], tl.float32)
     acc = tl.zeros([TILE, HEAD_DIM], tl.float32)
-    clear = (context + begin + 1) // BLOCK * BLOCK  # every query of the tile sees the keys before this one
-    end = context + tl.minimum(begin + TILE, length)
+    # A tile that only fills up the table has no queries, and sees nothing.
+    clear = tl.where(length > 0, (context + begin + 1) // BLOCK * BLOCK, 0)  # every query sees the keys before this one
+    end = tl.where(length > 0, context + tl.minimum(begin + TILE, length), 0)
     acc, weight, top = _blocks(
         acc, weight, top, q, scale, position, keys_ptr, values_ptr, pages_ptr, 0, clear,
         page_size, stride_page, stride_token, HEAD_DIM, BLOCK, ALIGNED, False, STAGES,

@@ -70,6 +70,8 @@ def _causal_conv(
         begin = tl.load(tiles_ptr + num_tiles)
         start = tl.load(tiles_ptr + 2 * num_tiles).to(tl.int64)
         length = tl.load(tiles_ptr + 3 * num_tiles)
+    if begin >= length:  # it only fills up the table
+        return
     memory_ptr = state_ptr
     if HAS_STATE:
         memory_ptr += tl.load(rows_ptr + sequence).to(tl.int64) * stride_r + channel

@@ -155,8 +155,11 @@ def _products(
     tl.store(out_ptr, acc.to(out_ptr.dtype.element_ty), live[:, None] & inside[None, :])
 
 
-def tilings(pairs: int, experts: int, sixteen_bit: bool, quantized: bool = False) -> tuple[Tiling, Tiling]:
-    """For the first and the second product, by how many rows an expert has on average. Both have the same rows."""
+def tilings(
+    pairs: int, experts: int, sixteen_bit: bool, quantized: bool = False, gated: bool = True
+) -> tuple[Tiling, Tiling]:
+    """For the first and the second product, by how many rows an expert has on average. Both have the same rows. A gated
+    product has two sums for every place of a tile, which in a wide one would not fit into the registers."""
     rows = pairs / experts
     if not sixteen_bit and not quantized:  # fp32 has no matrix instruction: for tests
         return Tiling(16, 32, 32, 4, 1), Tiling(16, 32, 32, 4, 1)
@@ -164,7 +167,10 @@ def tilings(pairs: int, experts: int, sixteen_bit: bool, quantized: bool = False
         return (Tiling(16, 64, 128, 4, 4),) * 2
     if rows <= BOUNDS[1]:
         return (Tiling(64, 128, 128 if quantized else 64, 4, 4),) * 2
-    return (Tiling(128, 128, 128 if quantized else 64, 8, 3),) * 2
+    narrow, wide = Tiling(128, 128, 128 if quantized else 64, 8, 3), Tiling(128, 256, 64, 8, 3)
+    if quantized:
+        return narrow, narrow
+    return narrow if gated else wide, wide
 
 
 def products(
@@ -240,7 +246,8 @@ def mix(
         x_TD = quantize(x_TD)
     wide = x_TD.values if isinstance(x_TD, Quantized) else x_TD
     experts = stacks.up_EFD.shape[0]
-    first, second = tilings(chosen_Tk.numel(), experts, wide.element_size() == 2, quantized)
+    gated = stacks.gate_EFD is not None
+    first, second = tilings(chosen_Tk.numel(), experts, wide.element_size() == 2, quantized, gated)
     return mix_with(first, second, x_TD, chosen_Tk, weight_Tk, stacks, beside_TD)
 
 
