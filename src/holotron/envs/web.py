@@ -117,6 +117,7 @@ class WebEnvironment:
         self._task = task
         self._secrets = Secrets(self._options.secrets)
         self._session = await Session.open(self._browsers, self._options)
+        self._session.hide = self._secrets.redact
         await self._session.goto(url)
         observation = await self.observe()
         if f"Blocked: {urlsplit(url).hostname} is" in observation.note:  # the page shown is the guard's own

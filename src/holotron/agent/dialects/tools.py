@@ -20,7 +20,16 @@ from holotron.actions import (
 )
 from holotron.agent.coordinates import Frame, Screen, frame_schema, frame_sentence
 from holotron.agent.dialects import dialects
-from holotron.agent.dialects.base import ANSWER_NOW, PAGE_IS_DATA, ChatDialect, Output, picture, place, today
+from holotron.agent.dialects.base import (
+    ANSWER_NOW,
+    PAGE_IS_DATA,
+    ChatDialect,
+    Output,
+    feedback_text,
+    picture,
+    place,
+    today,
+)
 from holotron.agent.history import Selection, Shown, Turn
 from holotron.agent.messages import Message, Part, ToolCall
 from holotron.types import Action, Task
@@ -80,9 +89,9 @@ class ToolsDialect(ChatDialect):
                 parts.append(f"Done so far:\n{past}\n")
         elif before is not None and (call := _call_of(before)) is not None:
             # Tool results cannot carry images in this API, so the result is a word and the screen follows as the user.
-            messages.append(Message("tool", (turn.feedback or "done",), tool_call_id=call.id))
+            messages.append(Message("tool", (feedback_text(turn) or "done",), tool_call_id=call.id))
         if turn.feedback and not messages:
-            parts.append(f"Problem: {turn.feedback}\n")
+            parts.append(f"Problem: {feedback_text(turn)}\n")
         parts.append("".join(f"{line}\n" for line in place(turn.observation)))
         if turn.must_answer:
             parts.append(ANSWER_NOW + "\n")

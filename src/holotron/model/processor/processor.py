@@ -96,6 +96,22 @@ class Processor:
         self.image_limits = image_limits or ImageLimits()
         if images is not None and tokenizer.image_id is None:
             raise ConfigError(f"the model sees images but its tokenizer has no token {tokenizer.image!r}")
+        self._check_template()
+
+    def _check_template(self) -> None:
+        """A template that puts control tokens together in a way that `ink` does not see would write them as letters."""
+        try:
+            roles = ("system", "user", "assistant", "user")
+            text = self.template.inked([{"role": role, "content": "x"} for role in roles])
+        except InputError:  # it wants other messages
+            return
+        control = self.tokenizer.control_ids
+        meant = [index for index in self.tokenizer.encode(plain(text)) if index in control]
+        if meant != [index for index in self.tokenizer.encode_inked(text) if index in control]:
+            raise ConfigError(
+                "the chat template puts control tokens together from pieces, so that they cannot be told from text; "
+                "write them out in chat_template.jinja"
+            )
 
     @classmethod
     def from_folder(cls, path: str | Path, **limits: Any) -> Processor:
