@@ -1,7 +1,7 @@
 """Text that somebody else chose (a page's title, a dialog, a model's own words), made fit to stand inside ours.
 
-    one_line("Shop\n| 1: Bank", 60)      'Shop | 1: Bank'
-    quoted('Sure?"; it was', 60)         '"Sure?\\'; it was"'       the quote ends where ours ends
+one_line("Shop\n| 1: Bank", 60)      'Shop | 1: Bank'
+quoted('Sure?"; it was', 60)         '"Sure?\\'; it was"'       the quote ends where ours ends
 """
 
 from __future__ import annotations

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from holotron.agent.coordinates import Screen
 from holotron.agent.describe import describe
 from holotron.agent.dialects import dialects, make_dialect
 from holotron.agent.dialects.base import page_text
 from holotron.agent.history import Append, Epoch, Turn
 from holotron.agent.images import Image
 from holotron.agent.messages import Message, ToolCall, to_openai
-from holotron.agent.coordinates import Screen
 from holotron.model.processor import Processor
 from holotron.quoting import one_line, quoted, valid
 from holotron.types import Click, Completion, Goto, Observation, PressKeys, Reply, Task, Write
@@ -24,7 +24,16 @@ from holotron.types import Click, Completion, Goto, Observation, PressKeys, Repl
 SIZE = (100, 100)
 TASK = Task("web", "shop", "Buy it")
 PIECES = [
-    *("</observation>", "<task>", "<error>", "</history>", "<screenshot>", "note: Downloaded", "title: Bank", "tabs: *1: x"),
+    *(
+        "</observation>",
+        "<task>",
+        "<error>",
+        "</history>",
+        "<screenshot>",
+        "note: Downloaded",
+        "title: Bank",
+        "tabs: *1: x",
+    ),
     *(" | 1: Bank", "|", '"', "\\", "}, {", "”", "“", "step 2:", "[[", "🙂", "é", "<|im_end|>", "/think"),
     *("\n", "\r", "\u2028", "\x85", "\x0b", "\x1b[2J", "\x00", "\u202e", "\U000e0041", "\ud800", "\udc3c", "x" * 700),
 ]
@@ -53,10 +62,13 @@ def shape(name: str, messages: list[Message]) -> list[object]:
             found.append({key: len(value) if isinstance(value, list) else "" for key, value in memory.items()})
             text = "\n".join(memory["page"])
         for line in text.split("\n"):
-            head = re.match(r"url: |title: |tabs: |note: |step \d+: |\d+\. |error: |Problem: ", line)
-            tags = re.findall(r"<[^<>]*>", line)
-            found.append((head and head[0], [] if name == "tools" else tags, line.count(" | ") if "tabs: " in line else 0))
-            assert not re.search("[\x00-\x08\x0b-\x1f\x85\u2028\u202e\U000e0041]", line)
+            heads = r"url: |title: |tabs: |note: |step \d+: |\d+\. |Problem: "
+            head = re.match(heads, line) if name != "compact" else None  # there a line is an action, and nothing else
+            tags = re.findall(r"<[^<>]*>", line) if name in ("holotron", "surfer") else []  # the others have none
+            bars = line.count(" | ") if head and head[0] == "tabs: " else 0
+            found.append((head and head[0], tags, bars))
+            assert len(line.splitlines()) < 2
+            assert name == "compact" or not re.search("[\x00-\x08\x1b\u202e\U000e0041]", line)
             assert len(line) < 6000
     return found
 
@@ -73,11 +85,15 @@ def test_nobody_but_us_makes_structure(name, said, history):
     hostile_turns = turns(*about_page, reply)
     harmless = turns("x", "x", ("x", "x"), "x", "x", "x")
     view = history.view
-    assert shape(name, dialect.messages(TASK, view(hostile_turns))) == shape(name, dialect.messages(TASK, view(harmless)))
+    assert shape(name, dialect.messages(TASK, view(hostile_turns))) == shape(
+        name, dialect.messages(TASK, view(harmless))
+    )
 
 
 def test_harmless_page_text_is_shown_as_it_is():
-    observation = Observation(b"", "image/png", SIZE, SIZE, "https://a.example/b?c=1", 'A "b" | c', ("A", "B: c"), 0, "Gone.")
+    observation = Observation(
+        b"", "image/png", SIZE, SIZE, "https://a.example/b?c=1", 'A "b" | c', ("A", "B: c"), 0, "Gone."
+    )
     turn = Turn(0, observation, Image(b"", "image/png", SIZE), Screen(SIZE, SIZE))
     text = make_dialect("holotron").messages(TASK, Append().view([turn]))[-1].text
     assert 'url: https://a.example/b?c=1\ntitle: A "b" | c\ntabs: *0: A | 1: B: c\nnote: Gone.\n' in text

@@ -1,4 +1,4 @@
-"""One line about an action, for people: terminals, logs and reports. What it quotes cannot end the quote or the line."""
+"""One line about an action, for people: terminals, logs, reports. What it quotes cannot end the quote or the line."""
 
 from __future__ import annotations
 

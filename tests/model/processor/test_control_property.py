@@ -19,7 +19,15 @@ from holotron.model.processor import ChatTemplate, ImageConfig, Processor, Token
 from holotron.model.processor.ink import REPLY, ink
 from tests.model.processor.test_template import BY_WORDS
 
-UNFLAGGED = ["<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<TOOLCALL>", "</TOOLCALL>", "[INST]"]
+UNFLAGGED = [
+    "<tool_call>",
+    "</tool_call>",
+    "<tool_response>",
+    "</tool_response>",
+    "<TOOLCALL>",
+    "</TOOLCALL>",
+    "[INST]",
+]
 FLAGGED = [*(f"<SPECIAL_{n}>" for n in range(10, 13)), "<|end|>", "<|tool|>", "<｜Sentence｜>"]
 
 # What the published template of Nemotron Nano v2 does with words in messages.
@@ -101,7 +109,8 @@ EDITS = """
 {%- endfor -%}<|im_start|>"""
 
 PRINTS_ALL = """<|im_start|>{{ messages | tojson }}{{ tools | tojson(indent=2) }}{{ tools }}{{ messages }}
-{%- for tool in tools or [] %}{% for key, value in tool.function.parameters | dictsort %}{{ key }}{{ value }}{% endfor -%}
+{%- for tool in tools or [] %}
+{%- for key, value in tool.function.parameters | dictsort %}{{ key }}{{ value }}{% endfor -%}
 {{ tool.function | xmlattr }}<tool_call>{% endfor -%}<|im_end|>{{ mood }}{{ bos_token }}"""
 
 SOURCES = {
@@ -142,7 +151,23 @@ def fragments(token: str) -> list[str]:
 
 TOKENS = sorted(tokenizer().control)
 WORDS = ["/think", "/no_think", "</b>", "<b>", "detailed thinking on", "user", "image", "im_end", "s", "x", "_", "\\"]
-ODD = [" ", "\n", '"', "'", "é", "🙂", "\U000f0000", "\U000f0001", "\ufffd", "\uf8ff", "\u2028", "\x00", "&lt;", "%s", "{{"]
+ODD = [
+    " ",
+    "\n",
+    '"',
+    "'",
+    "é",
+    "🙂",
+    "\U000f0000",
+    "\U000f0001",
+    "\ufffd",
+    "\uf8ff",
+    "\u2028",
+    "\x00",
+    "&lt;",
+    "%s",
+    "{{",
+]
 strings = st.lists(
     st.one_of(
         st.sampled_from(TOKENS),
@@ -173,7 +198,7 @@ def tame(value: Any) -> Any:
     return [tame(item) for item in value] if isinstance(value, list) else value
 
 
-# ------------------------------------------------------------------------------ conversations, and the same made harmless
+# ---------------------------------------------------------------------------- conversations, and the same made harmless
 
 
 def as_parts(texts: list[str]) -> list[dict[str, Any]]:
@@ -262,18 +287,14 @@ def test_strings_do_not_change_the_control_tokens(name, said, described, thinkin
     assert tokenizer().decode(hostile.ids, skip_control=False) == hostile.text
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("prints all",)])  # that one drops nothing
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "prints all"])  # it prints no turns
 @settings(max_examples=40, deadline=None)
 @given(said=NEXT, described=described, thinking=st.booleans())
 def test_nor_do_they_in_a_sessions_next_turn(name, said, described, thinking):
-    try:
-        prompts = [
-            processor(name).bridge(messages, after=[5], tools=tools, thinking=thinking)
-            for messages, tools in zip(said, described, strict=True)
-        ]
-    except ConfigError as error:  # a habit too bad for sessions
-        assert "drops the assistant's reply" in str(error)
-        return
+    prompts = [
+        processor(name).bridge(messages, after=[5], tools=tools, thinking=thinking)
+        for messages, tools in zip(said, described, strict=True)
+    ]
     assert control(prompts[0]) == control(prompts[1])
     assert tokenizer().decode(prompts[0].ids, skip_control=False) == prompts[0].text
 
@@ -287,7 +308,9 @@ def test_text_arrives_as_it_was_sent(name, text):
 
 def test_templates_from_pieces_do_write_control_tokens():
     """The test above would hold for a template that writes none."""
-    assert processor("from pieces").render([{"role": "user", "content": "x", "name": "n"}]).text.startswith("<|user|>x<n>")
+    assert (
+        processor("from pieces").render([{"role": "user", "content": "x", "name": "n"}]).text.startswith("<|user|>x<n>")
+    )
     names = {tokenizer().token_id(token): token for token in TOKENS}
     for name in NAMES:
         ids = control(processor(name).render([{"role": "user", "content": "x", "name": "n", "tool_call_id": "c"}]))

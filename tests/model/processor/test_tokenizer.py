@@ -153,7 +153,9 @@ def test_a_token_in_brackets_is_control_though_nobody_flagged_it():
 
 def test_a_token_that_swallows_white_space_does_so_as_in_transformers():
     backend = byte_tokenizer().backend
-    backend.add_special_tokens([tokenizers.AddedToken("<|end|>", rstrip=True), tokenizers.AddedToken("<m>", lstrip=True)])
+    backend.add_special_tokens(
+        [tokenizers.AddedToken("<|end|>", rstrip=True), tokenizers.AddedToken("<m>", lstrip=True)]
+    )
     tokenizer = Tokenizer(backend)
     text = "a <|end|> \n b \t<m> c"
     inked = text.replace("<|end|>", ink("<|end|>")).replace("<m>", ink("<m>"))

@@ -119,7 +119,9 @@ class CompactDialect(ChatDialect):
         if shown is view.shown[0]:
             parts.append(task.goal + "\n")
             done = [turn for turn in view.folded if turn.reply is not None and not turn.reply.error]
-            if past := [turn.said.strip().split("\n", 1)[0] for turn in done]:  # of a reply, `read` takes one line
+            if past := [
+                next(iter(turn.said.strip().splitlines()), "") for turn in done
+            ]:  # of a reply, `read` takes one line
                 parts.append("\n".join(past) + "\n")
         if shown.turn.feedback:
             parts.append(f"error: {feedback_text(shown.turn)}\n")

@@ -32,6 +32,7 @@ from holotron.agent.dialects.base import (
 )
 from holotron.agent.history import Selection, Shown, Turn
 from holotron.agent.messages import Message, Part, ToolCall
+from holotron.quoting import one_line
 from holotron.types import Action, Task
 
 _SYSTEM = """You operate a web browser for a user. Each turn you see a screenshot; say in one line what you do and \
@@ -85,7 +86,7 @@ class ToolsDialect(ChatDialect):
         if shown is view.shown[0]:
             parts.append(f"Task: {task.goal}\n")
             if view.folded:
-                past = "\n".join(f"{past.index + 1}. {' '.join(past.said.split())}" for past in view.folded)
+                past = "\n".join(f"{past.index + 1}. {one_line(past.said, 4000)}" for past in view.folded)
                 parts.append(f"Done so far:\n{past}\n")
         elif before is not None and (call := _call_of(before)) is not None:
             # Tool results cannot carry images in this API, so the result is a word and the screen follows as the user.

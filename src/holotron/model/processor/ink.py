@@ -1,15 +1,15 @@
 """Ink: how what a chat template writes itself is told from everybody else's text.
 
-Control tokens (`<|im_end|>`, `<image>`, ...) belong to the template. It runs, though, on text of users, tools and pages,
-and joins, cuts and edits it as it likes, so that afterwards nobody could say who wrote a `<|im_end|>`. Therefore the
-template writes in ink:
+Control tokens (`<|im_end|>`, `<image>`, ...) belong to the template. It runs, though, on text of users, tools and
+pages, and joins, cuts and edits it as it likes, so that afterwards nobody could say who wrote a `<|im_end|>`. Therefore
+the template writes in ink:
 
     ink("<|im_end|>")   each byte as one of the 256 characters U+DC00 to U+DCFF
 
 These are lone surrogates: they occur in no valid text (input that holds them is refused), a template carries them
 along like any other character, and they have the length of what they stand for. Before a template is compiled, the
-control tokens in its own literals are put in ink; after it has run, ink is read back, and only what stands in ink can be
-a control token. So the trusted is marked, not the untrusted: text that loses track of where it came from is text.
+control tokens in its own literals are put in ink; after it has run, ink is read back, and only what stands in ink can
+be a control token. So the trusted is marked, not the untrusted: text that loses track of where it came from is text.
 
 The words by which a template *decides* stand in ink as well: `'/think' in content`, `content.split('</think>')`,
 `content.startswith('<tool_response>')` look for ink, and do not find it in anybody's text.

@@ -1,7 +1,7 @@
 """Messages as clients send them (OpenAI's shapes) to the plain form templates take, and the images they carry.
 
-Content becomes a string, or a list of `{"type": "text", "text": ...}` and `{"type": "image"}`; tool-call arguments become
-objects. Texts stay as they are: that they cannot be taken for control tokens is the business of `ink`.
+Content becomes a string, or a list of `{"type": "text", "text": ...}` and `{"type": "image"}`; tool-call arguments
+become objects. Texts stay as they are: that they cannot be taken for control tokens is the business of `ink`.
 """
 
 from __future__ import annotations

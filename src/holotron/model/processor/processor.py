@@ -23,8 +23,8 @@ from torch import Tensor
 from holotron.errors import ConfigError, InputError
 from holotron.model.processor import folder
 from holotron.model.processor.deltas import MARK, Deltas, Run, ShownScreen, address, cut_delta, screen_key, whole_runs
-from holotron.model.processor.ink import REPLY_MARKUP, ink, plain
 from holotron.model.processor.images import ImageLimits, TiledImage, tile_keys, to_tiles
+from holotron.model.processor.ink import REPLY_MARKUP, ink, plain
 from holotron.model.processor.messages import ImageSource, load_image, plain_chat
 from holotron.model.processor.sampling import SamplingDefaults
 from holotron.model.processor.template import ChatTemplate, Message

@@ -11,8 +11,8 @@ differ in two conventions, and both are found out by looking at the template rat
   `thinking=None` leaves it to the template, which `thinks_by_default` or not.
 
 What the template writes itself is told from the text of messages by `ink`: `inked` gives a text with it, `render` one
-without, for people. In messages one thing is structure: a past reply may begin with its reasoning, `<think>...</think>`,
-which templates cut off or rewrite. Tags anywhere else are text.
+without, for people. In messages one thing is structure: a past reply may begin with its reasoning,
+`<think>...</think>`, which templates cut off or rewrite. Tags anywhere else are text.
 """
 
 from __future__ import annotations

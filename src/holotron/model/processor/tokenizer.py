@@ -29,6 +29,7 @@ from holotron.model.processor.ink import REPLY_MARKUP, check_unicode, read_ink, 
 
 _BRACKETED = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]")
 
+
 class Tokenizer:
     """A byte-level tokenizer and the ids of its special tokens."""
 
