@@ -29,6 +29,7 @@ from holotron.envs.secrets import Secret
 from holotron.envs.settle import CAP, Activity, settle
 from holotron.envs.tab import TYPED, Clipboard, Display, PageCrash, Tab
 from holotron.errors import EnvironmentFault
+from holotron.quoting import quoted
 
 MOST_TABS = 20
 LARGEST_DOWNLOAD = 100 * 1024 * 1024  # bytes
@@ -83,6 +84,7 @@ class Session:
         self._lease = lease
         self._guard = guard
         self._options = options
+        self.hide: Callable[[str], str] = str  # what must not be told, taken out before anything is cut or quoted
         self._clipboard = Clipboard(lease.clipboard)
         self._open: list[_Open] = []
         self._active = 0
@@ -339,15 +341,15 @@ class Session:
             pass
 
     async def _on_dialog(self, dialog: Dialog) -> None:
-        said = dialog.message if len(dialog.message) <= 300 else f"{dialog.message[:300]}..."
+        said = quoted(self.hide(dialog.message), 300)  # the page's words end where our quote ends
         try:
             if dialog.type == "prompt":
                 await dialog.dismiss()
-                self.note(f'A dialog asked "{said}"; it was dismissed.')
+                self.note(f"A dialog asked {said}; it was dismissed.")
             else:
                 await dialog.accept()
                 if dialog.type != "beforeunload":
-                    self.note(f'A dialog said "{said}"; it was accepted.')
+                    self.note(f"A dialog said {said}; it was accepted.")
         except PlaywrightError:  # gone with its page
             pass
 

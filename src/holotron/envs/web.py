@@ -129,6 +129,7 @@ class WebEnvironment:
         self._task = task
         self._secrets = Secrets(self._options.secrets)
         self._session = await Session.open(self._browsers, self._options)
+        self._session.hide = self._secrets.redact
         unreachable = await self._session.goto(url)
         if unreachable:
             raise EnvironmentFault(f"The start page {url} did not open: {unreachable}.")
