@@ -6,6 +6,7 @@ import datetime
 from typing import Any
 
 from holotron.sites.apps.mail import plans, texts
+from holotron.sites.apps.mail.reading import THREADS_PER_PAGE
 from holotron.sites.apps.mail.rules import matching
 from holotron.sites.apps.mail.tasks import LOG_IN, mailbox, owner, templates
 from holotron.sites.apps.mail.writing import addresses, answer_to
@@ -13,6 +14,7 @@ from holotron.sites.checks import Added, Answered, Changed, Removed, Wanted
 from holotron.sites.state import Row
 from holotron.sites.tasks import Assignment, Brief
 
+ELSEWHERE = ("/contacts", "/settings", "/folder/drafts", "/labels")
 LAST = "select * from messages where id = (select max(id) from messages where thread = ?)"
 
 
@@ -71,7 +73,8 @@ def compose(brief: Brief) -> Assignment:
 @templates.add("reply-all", "medium", plan=plans.answer, about=("form",))
 def reply_all(brief: Brief) -> Assignment:
     """Several people wrote; half of the seeds want an answer to the last of them only."""
-    rows = brief.state.all("select * from threads where kind = 'talk' and folder in ('inbox', 'archive')")
+    rows = brief.state.all("select * from threads where kind = 'talk' and folder in ('inbox', 'archive') order by id")
+    rows = rows[: -THREADS_PER_PAGE - 1]  # not the newest ones, which are in sight
     last = {row["id"]: brief.state.get(LAST, row["id"]) for row in rows}
     thread = brief.dice.choice([row for row in rows if last[row["id"]]["cc"]])
     kind = brief.dice.choice(("reply", "reply-all", "reply-all"))
@@ -87,7 +90,8 @@ def reply_all(brief: Brief) -> Assignment:
     )  # fmt: skip
     goal = brief.say(*phrasings, subject=thread["subject"], body=body, sender=message["sender"])
     added = Added("messages", thread=thread["id"], recipients=recipients, cc=cc, body=body, attachment="", mine=1)
-    return mailbox(brief, goal, (added,), thread=thread["id"], kind=kind, letter={"body": body})
+    start = brief.dice.choice(("/", *ELSEWHERE))
+    return mailbox(brief, goal, (added,), start, thread=thread["id"], kind=kind, letter={"body": body})
 
 
 @templates.add("forward", "medium", plan=plans.forward, about=("recall", "pagination", "form"))
@@ -174,9 +178,10 @@ def bulk(brief: Brief) -> Assignment:
 
 @templates.add("count", "medium", plan=plans.count, about=("question", "pagination", "counting"))
 def count(brief: Brief) -> Assignment:
-    rows = brief.state.all("select id from threads where folder = 'inbox' order by id desc")
-    for row in rows[brief.dice.randrange(22, 29) :]:
-        brief.state.run("update threads set folder = 'archive' where id = ?", row["id"])
+    wanted, kept = brief.dice.randrange(33, 39), "select id from threads where folder in ('inbox', 'archive') order by id"
+    for index, row in enumerate(brief.state.all(f"{kept} desc")):
+        folder = "inbox" if index < wanted else "archive"
+        brief.state.run("update threads set folder = ? where id = ?", folder, row["id"])
     kinds = {
         "have an attachment": "exists (select 1 from messages where thread = t.id and attachment != '')",
         "have more than one message": "(select count(*) from messages where thread = t.id) > 1",
@@ -192,8 +197,9 @@ def count(brief: Brief) -> Assignment:
     )
     others = tuple(str(n) for n in range(total + 1) if n != number)
     return mailbox(
-        brief, goal, (Answered(str(number), "number", others),), place="inbox", threads=total, answer=str(number)
-    )
+        brief, goal, (Answered(str(number), "number", others),), start=brief.dice.choice(ELSEWHERE), place="inbox",
+        threads=total, answer=str(number),
+    )  # fmt: skip
 
 
 @templates.add("draft", "medium", plan=plans.draft, about=("expired log-in", "form"))

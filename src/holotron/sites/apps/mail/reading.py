@@ -10,7 +10,7 @@ from holotron.sites.http import HttpResponse
 from holotron.sites.state import Row, State
 from holotron.sites.web import NotFound, Visit
 
-THREADS_PER_PAGE = 10
+THREADS_PER_PAGE = 8
 SORTS = {
     "newest": "at desc, id desc",
     "oldest": "at, id",
@@ -36,7 +36,7 @@ IN_PLACE = {
 
 
 def listed(state: State, condition: str = "1", sort: str = "newest", *values: Any) -> list[Row]:
-    return state.all(f"select * from ({LISTED}) where {condition} order by {SORTS[sort]}", *values)
+    return state.all(f"select * from ({LISTED}) c where {condition} order by {SORTS[sort]}", *values)
 
 
 def found_by(state: State, q: str, sort: str = "newest", *, attached: bool = False) -> list[Row]:
@@ -44,7 +44,7 @@ def found_by(state: State, q: str, sort: str = "newest", *, attached: bool = Fal
     conditions, values = ["folder not in ('spam', 'trash')"], []
     for word in q.lower().split():
         conditions.append(
-            "exists (select 1 from messages x where x.thread = id and x.once = 0 and "
+            "exists (select 1 from messages x where x.thread = c.id and x.once = 0 and "
             "lower(subject || ' ' || x.sender || ' ' || x.address || ' ' || x.body || ' ' || x.attachment) like ?)"
         )
         values.append(f"%{word}%")
