@@ -29,7 +29,7 @@ ZONES = {"New York": -300, "Reykjavik": 0, "Lagos": 60, "Riga": 120, "Dubai": 24
 REPEATS = ("", "weekly")
 WORK_FROM, WORK_TO = 8 * 60, 18 * 60
 DAYS_BACK, DAYS_AHEAD = 10, 28
-AGENDA_DAYS = 14
+AGENDA_DAYS = 21
 
 # fmt: off
 CALENDARS = ("Work", "Private", "Family", "Club", "Garden", "Choir", "Travel")
@@ -85,7 +85,7 @@ def fill(brief: Brief) -> None:
         for start, end in spans(dice, count, taken.get(day.weekday(), [])):
             if titles:
                 _event(brief, titles.pop(), day, start, end)
-        if offset >= 0 and day.weekday() < 5 and offset < AGENDA_DAYS + 7:
+        if 0 <= offset < AGENDA_DAYS and day.weekday() < 5:
             for colleague in range(1, 7):
                 for start, end in spans(dice, dice.randrange(2, 5), []):
                     state.add("busy", colleague=colleague, day=day.isoformat(), start=start, end=end)

@@ -35,6 +35,8 @@ def edit(visit: Visit, id: int) -> HttpResponse:
     row = visit.state.get("select * from events where id = ?", id)
     guests = [guest["colleague"] for guest in visit.state.all("select * from guests where event = ?", id)]
     shown = {"zone": user["zone"], "start": clock(row["start"]), "end": clock(row["end"])}
+    if row["once"]:
+        shown["note"] = ""  # it has been shown
     return _form(visit, {**row, **shown}, guests, id)
 
 

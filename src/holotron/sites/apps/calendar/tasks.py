@@ -62,7 +62,7 @@ def gone(brief: Brief, event: int) -> tuple[Wanted, ...]:
 def work_days(brief: Brief, least: int = 0) -> list[Date]:
     """Working days to come with at least so many events on them."""
     today = brief.variation.today
-    days = [today + datetime.timedelta(days=n) for n in range(1, AGENDA_DAYS + 6)]
+    days = [today + datetime.timedelta(days=n) for n in range(1, AGENDA_DAYS)]
     return [day for day in days if day.weekday() < 5 and len(taken_on(brief.state, day)) >= least]
 
 
@@ -80,7 +80,9 @@ def when(brief: Brief) -> Assignment:
         title=event["title"],
         which=which,
     )
-    return diary(brief, goal, (Answered(answer, others=tuple(sorted(others - {answer}))),), event=event, answer=answer)
+    start = brief.dice.choice(("/calendars", "/invitations", "/people"))
+    wanted = (Answered(answer, others=tuple(sorted(others - {answer}))),)
+    return diary(brief, goal, wanted, start, event=event, answer=answer)
 
 
 @templates.add("delete", "short", plan=plans.delete)

@@ -11,8 +11,9 @@ Date = datetime.date
 
 
 def parse_day(text: str) -> Date | None:
+    """A day of this century."""
     try:
-        return Date.fromisoformat(text) if re.fullmatch(r"\d{4}-\d\d-\d\d", text) else None
+        return Date.fromisoformat(text) if re.fullmatch(r"20\d\d-\d\d-\d\d", text) else None
     except ValueError:
         return None
 

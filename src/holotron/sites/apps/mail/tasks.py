@@ -95,9 +95,11 @@ def restore(brief: Brief) -> Assignment:
 
 @templates.add("code", "short", plan=plans.read_code, about=("question", "slow page"))
 def code(brief: Brief) -> Assignment:
-    condition = "m.code != '' and t.folder in ('inbox', 'archive')"
-    rows = brief.state.all(f"select m.*, t.subject from messages m join threads t on t.id = m.thread where {condition}")
-    message = brief.dice.choice(rows)
+    message = brief.choose(
+        "select m.*, t.subject from messages m join threads t on t.id = m.thread where m.code != '' and "
+        "t.folder in ('inbox', 'archive')"
+    )
+    others = brief.state.all("select distinct code from messages where code not in ('', ?)", message["code"])
     brief.trouble(slow="/thread")
     return mailbox(
         brief,
@@ -108,7 +110,7 @@ def code(brief: Brief) -> Assignment:
             subject=message["subject"],
             sender=message["sender"],
         ),
-        (Answered(message["code"], others=tuple(row["code"] for row in rows if row["code"] != message["code"])),),
+        (Answered(message["code"], others=tuple(row["code"] for row in others)),),
         message=message,
         answer=message["code"],
     )
