@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 from typing import Any
 
 import pytest
@@ -36,7 +37,7 @@ def test_nothing_overlaps_at_the_start() -> None:
         today = visitor.episode.variation.today
         rows = on_days(visitor.episode.state, today - datetime.timedelta(days=10), today + datetime.timedelta(days=28))
         assert len(rows) > 25
-        for row, later in zip(rows, rows[1:], strict=False):
+        for row, later in itertools.pairwise(rows):
             assert row["day"] != later["day"] or row["end"] <= later["start"]
         assert all(in_the_way(visitor.episode.state, {**row, "repeat": ""}, row["id"]) is None for row in rows)
 
@@ -53,13 +54,15 @@ def test_times() -> None:
 def test_questions() -> None:
     visitor = Visitor("calendar-when", 2)
     answer = visitor.facts["answer"]
-    wrong = clock(visitor.facts["event"]["start"] + visitor.facts["event"]["end"] - int(answer[:2]) * 60 - int(answer[3:]))
+    wrong = next(
+        time for time in (clock(visitor.facts["event"][which]) for which in ("start", "end")) if time != answer
+    )
     assert visitor.done(f"At {answer}.") and not visitor.done(wrong) and not visitor.done(f"{answer} or {wrong}")
     counting = Visitor("calendar-count", 2)
     number = int(counting.facts["answer"])
     assert counting.done(f"There are {number}.") and not counting.done(str(number + 1)) and not counting.done()
-    shown = "".join(counting.get(f"/agenda?page={page}") for page in range(1, 12))
-    assert f'"page">{counting.episode.words("page_of", page=2, pages=2)}' not in shown or number
+    pages = {counting.get(f"/agenda?page={page}") for page in range(1, 12)}  # beyond the last one comes the last again
+    assert sum(page.count('data-e="event:') for page in pages) == counting.facts["events"]
 
 
 def test_delete_and_skip() -> None:
@@ -246,7 +249,13 @@ def test_getting_a_page_changes_nothing_and_strangers_see_nothing() -> None:
 
 def test_hostile_input_gets_a_page() -> None:
     visitor = Visitor("calendar-when", 1)
-    for page in ("/event/999999999", "/day/0000-00-00", "/day/9999-12-31", "/month/0001-01-01", "/search?q=%27%22%3C%25"):
+    for page in (
+        "/event/999999999",
+        "/day/0000-00-00",
+        "/day/9999-12-31",
+        "/month/0001-01-01",
+        "/search?q=%27%22%3C%25",
+    ):
         assert "<html" in visitor.get(page)
     form = {"title": "x", "day": "2025-01-01", "start": "10:00", "end": "11:00", "calendar": "7' or 1=1",
             "repeat": "daily"}  # fmt: skip

@@ -42,8 +42,11 @@ _ALONE = ("Dentist", "Haircut", "Car service", "Yoga class", "Budget round", "Fi
 _SERIES = ("Stand-up", "Weekly report", "Team round", "Office hours", "Language course")
 INVITED = ("Kick-off {name}", "Product tour {name}", "Panel {name}", "Walk-through {name}", "Briefing {name}",
            "Workshop {name}", "Farewell {name}", "Tasting {name}")
-NAMES = ("Aurora Basalt Cobalt Delta Ember Falcon Glacier Horizon Indigo Juniper Keystone Lantern Meridian Nimbus "
-         "Orchard Pioneer Quartz Ridge Saffron Tundra Umbra Verdant Willow Zephyr").split()
+NAMES = (
+    "Aurora", "Basalt", "Cobalt", "Delta", "Ember", "Falcon", "Glacier", "Horizon", "Indigo", "Juniper", "Keystone",
+    "Lantern", "Meridian", "Nimbus", "Orchard", "Pioneer", "Quartz", "Ridge", "Saffron", "Tundra", "Umbra",
+    "Verdant", "Willow", "Zephyr",
+)
 # fmt: on
 
 Span = tuple[int, int]

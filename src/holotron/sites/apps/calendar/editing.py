@@ -106,7 +106,9 @@ def _read(visit: Visit, user: Row) -> Row:
     if not visit.errors and (start < 0 or end > 24 * 60):
         visit.errors["start"] = t("other_day")
     repeat, until = visit.text("repeat"), parse_day(visit.text("until"))
-    if repeat not in REPEATS or not visit.state.one("select * from calendars where id = ?", visit.number("calendar", 0)):
+    if repeat not in REPEATS or not visit.state.one(
+        "select * from calendars where id = ?", visit.number("calendar", 0)
+    ):
         raise NotFound("no such choice")
     if repeat and (until is None or (day is not None and until < day)):
         visit.errors["until"] = t("bad_until")

@@ -100,7 +100,7 @@ def zone(brief: Brief) -> Assignment:
     for city, offset in ZONES.items():
         for start in (6 * 60, 6 * 60 + 30, 18 * 60, 18 * 60 + 30, 19 * 60):
             there = start + offset - ZONES[user["zone"]]
-            if city != user["zone"] and 4 * 60 <= there and there + length <= 23 * 60:
+            if city != user["zone"] and there >= 4 * 60 and there + length <= 23 * 60:
                 choices.append((city, start, there))
     city, start, there = dice.choice(choices)
     goal = brief.say(

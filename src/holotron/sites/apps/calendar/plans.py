@@ -1,5 +1,5 @@
-"""How the solver keeps a calendar. Every function looks at the page and the state as they are and gives the next action,
-or None when there is nothing left to do."""
+"""How the solver keeps a calendar. Every function looks at the page and the state as they are and gives the next
+action, or None when there is nothing left to do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from holotron.sites.apps.calendar.times import clock
 from holotron.sites.solver.view import PageView
 from holotron.sites.state import Row
 from holotron.types import Action
-
 
 # ---------------------------------------------------------------------------------------------------- going somewhere
 

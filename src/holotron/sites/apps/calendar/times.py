@@ -32,8 +32,8 @@ def clock(minutes: int) -> str:
 def on_days(state: State, first: Date, last: Date, condition: str = "1") -> list[Row]:
     """Every event on these days in order, a series once for each of its days; `day` is the day it is on."""
     found = state.all(
-        f"select e.*, c.name calendar_name, c.hue from events e join calendars c on c.id = e.calendar where {condition} "
-        "and (repeat = '' and day between ? and ? or repeat != '' and day <= ? and until >= ?)",
+        "select e.*, c.name calendar_name, c.hue from events e join calendars c on c.id = e.calendar "
+        f"where {condition} and (repeat = '' and day between ? and ? or repeat != '' and day <= ? and until >= ?)",
         first.isoformat(), last.isoformat(), last.isoformat(), first.isoformat(),
     )  # fmt: skip
     skipped = {(row["event"], row["day"]) for row in state.all("select * from skips")}

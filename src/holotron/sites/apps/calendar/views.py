@@ -155,5 +155,7 @@ def colleagues_on(visit: Visit, day: str) -> HttpResponse:
 def _people(visit: Visit, day: Date) -> HttpResponse:
     visit.need_user()
     busy = visit.state.all("select * from busy where day = ? order by start", day.isoformat())
-    rows = [(row, [b for b in busy if b["colleague"] == row["id"]]) for row in visit.state.all("select * from colleagues")]
+    rows = [
+        (row, [b for b in busy if b["colleague"] == row["id"]]) for row in visit.state.all("select * from colleagues")
+    ]
     return visit.page("people.html", people=rows, first=day, earlier=day - _DAY, later=day + _DAY, view="people")

@@ -29,7 +29,9 @@ def menu(visit: Visit) -> Menu:
     own = [
         Link("compose", t("compose"), "/compose", "pen", here=path == "/compose"),
         Link("contacts", t("contacts"), "/contacts", "user", here=path.startswith("/contact")),
-        Link("settings", t("settings"), "/settings", "gear", here=path.startswith(("/settings", "/filters", "/labels"))),
+        Link(
+            "settings", t("settings"), "/settings", "gear", here=path.startswith(("/settings", "/filters", "/labels"))
+        ),
     ]
     return Menu(places, own, search="/search")
 

@@ -147,7 +147,9 @@ class Letters:
 
 def _small_things(brief: Brief, others: list[Person]) -> None:
     dice, state = brief.dice, brief.state
-    for subject, body, person in zip(dice.sample(texts.SUBJECTS, 3), dice.sample(texts.BODIES, 3), others, strict=False):
+    for subject, body, person in zip(
+        dice.sample(texts.SUBJECTS, 3), dice.sample(texts.BODIES, 3), others, strict=False
+    ):
         state.add("drafts", kind="new", thread=0, recipients=person.email, cc="", subject=subject, body=body,
                   attachment="")  # fmt: skip
     sender = state.get("select * from messages where mine = 0 order by id desc")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 from typing import Any
 
 from holotron.sites.apps.mail import plans, texts
@@ -178,7 +179,10 @@ def bulk(brief: Brief) -> Assignment:
 
 @templates.add("count", "medium", plan=plans.count, about=("question", "pagination", "counting"))
 def count(brief: Brief) -> Assignment:
-    wanted, kept = brief.dice.randrange(33, 39), "select id from threads where folder in ('inbox', 'archive') order by id"
+    wanted, kept = (
+        brief.dice.randrange(33, 39),
+        "select id from threads where folder in ('inbox', 'archive') order by id",
+    )
     for index, row in enumerate(brief.state.all(f"{kept} desc")):
         folder = "inbox" if index < wanted else "archive"
         brief.state.run("update threads set folder = ? where id = ?", folder, row["id"])
@@ -256,7 +260,7 @@ def chain(brief: Brief, hops: int) -> Assignment:
     contacts = brief.some(hops + 1, "select * from contacts")
     code = f"{dice.choice('BCDFGHJK')}{dice.choice('LMNPQRST')}-{dice.randrange(1000, 9999)}"
     subject = dice.choice(texts.SUBJECTS)
-    order = list(enumerate(zip(contacts, contacts[1:], strict=False)))
+    order = list(enumerate(itertools.pairwise(contacts)))
     dice.shuffle(order)
     handovers: dict[int, Row] = {}
     for index, (old, new) in order:
@@ -314,7 +318,9 @@ def recall_far(brief: Brief) -> Assignment:
 @templates.add("triage", "long", plan=plans.triage, about=("form",))
 def triage(brief: Brief) -> Assignment:
     label = brief.choose("select * from labels")["name"]
-    free = "select * from threads where folder = 'inbox' and starred = 0 and id not in (select thread from thread_labels)"
+    free = (
+        "select * from threads where folder = 'inbox' and starred = 0 and id not in (select thread from thread_labels)"
+    )
     threads = brief.some(5, free)
     kinds = ["star", "label", "archive", "trash", "spam"]
     brief.dice.shuffle(kinds)
@@ -366,8 +372,8 @@ def new_rules(brief: Brief) -> Assignment:
     what = {"archive": "archive it", "trash": "delete it", "star": "star it"}[action]
     goal = brief.say(
         "Create the label {label}. Then set up two filters: if the sender's address contains {first}, add the label "
-        "{label}; if it contains {second}, {what}. Leave the mail that is there as it is. When both filters are there, get "
-        "the new mail.",
+        "{label}; if it contains {second}, {what}. Leave the mail that is there as it is. When both filters are "
+        "there, get the new mail.",
         "I want a new label {label} and two filters: mail from {first} gets that label, and for mail from {second}: "
         "{what}. Only after that, fetch the new mail in the inbox. Do not apply the filters to what is there already.",
         label=label,

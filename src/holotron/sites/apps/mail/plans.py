@@ -166,7 +166,9 @@ def settings(view: PageView) -> Action | None:
 def read_code(view: PageView) -> Action | None:
     message = view.facts["message"]
     return (
-        to_thread(view, message["thread"]) or view.see(f"body:{message['id']}") or view.answer(str(view.facts["answer"]))
+        to_thread(view, message["thread"])
+        or view.see(f"body:{message['id']}")
+        or view.answer(str(view.facts["answer"]))
     )
 
 
@@ -206,9 +208,7 @@ def rule(view: PageView) -> Action | None:
 
 def bulk(view: PageView) -> Action | None:
     facts = view.facts
-    left = [
-        id for id in facts["threads"] if view.state.value("select folder from threads where id = ?", id) == "inbox"
-    ]
+    left = [id for id in facts["threads"] if view.state.value("select folder from threads where id = ?", id) == "inbox"]
     if move := tidy(view):
         return move
     if view.page != "search" or view.query.get("q") != facts["sender"]:

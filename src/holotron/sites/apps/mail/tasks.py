@@ -58,7 +58,10 @@ def move(brief: Brief) -> Assignment:
     )
     folder = brief.dice.choice(("archive", "spam", "trash"))
     what = {
-        "archive": ("Archive “{subject}” from {sender}.", "Move the conversation “{subject}” ({sender}) to the archive."),
+        "archive": (
+            "Archive “{subject}” from {sender}.",
+            "Move the conversation “{subject}” ({sender}) to the archive.",
+        ),
         "spam": ("Report “{subject}” from {sender} as spam.", "“{subject}” by {sender} is spam, report it as such."),
         "trash": ("Delete “{subject}” from {sender}.", "Move the conversation “{subject}” ({sender}) to the trash."),
     }[folder]

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 # fmt: off
-PROJECTS = ("Aurora Basalt Cobalt Delta Ember Falcon Glacier Horizon Indigo Juniper Keystone Lantern Meridian Nimbus "
-            "Orchard Pioneer Quartz Ridge Saffron Tundra Umbra Verdant Willow Zephyr").split()
+PROJECTS = (
+    "Aurora", "Basalt", "Cobalt", "Delta", "Ember", "Falcon", "Glacier", "Horizon", "Indigo", "Juniper", "Keystone",
+    "Lantern", "Meridian", "Nimbus", "Orchard", "Pioneer", "Quartz", "Ridge", "Saffron", "Tundra", "Umbra",
+    "Verdant", "Willow", "Zephyr",
+)
 LABELS = ("Travel", "Receipts", "Family", "Project", "Urgent", "Reading", "Garden", "School", "Taxes", "Club")
 
 # Between people: the subject, what the first letter says, and what the answers say.
