@@ -11,7 +11,7 @@ from holotron.sites.http import HttpResponse
 from holotron.sites.state import Row
 from holotron.sites.web import NotFound, Visit
 
-EVENTS_PER_PAGE = 8
+EVENTS_PER_PAGE = 7
 SHOWN = "c.shown = 1"
 HOME = {"cards": "agenda", "rows": "agenda", "table": "week", "tiles": "month"}
 _DAY = datetime.timedelta(days=1)

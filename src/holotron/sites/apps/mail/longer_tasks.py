@@ -9,13 +9,12 @@ from typing import Any
 from holotron.sites.apps.mail import plans, texts
 from holotron.sites.apps.mail.reading import THREADS_PER_PAGE
 from holotron.sites.apps.mail.rules import matching
-from holotron.sites.apps.mail.tasks import LOG_IN, mailbox, owner, templates
+from holotron.sites.apps.mail.tasks import ELSEWHERE, LOG_IN, mailbox, owner, templates
 from holotron.sites.apps.mail.writing import addresses, answer_to
 from holotron.sites.checks import Added, Answered, Changed, Removed, Wanted
 from holotron.sites.state import Row
 from holotron.sites.tasks import Assignment, Brief
 
-ELSEWHERE = ("/contacts", "/settings", "/folder/drafts", "/labels")
 LAST = "select * from messages where id = (select max(id) from messages where thread = ?)"
 
 

@@ -13,6 +13,7 @@ from holotron.sites.tasks import Assignment, Brief, Templates
 templates = Templates("mail")
 
 LOG_IN = " My log-in is {email} with the password {password}."
+ELSEWHERE = ("/contacts", "/settings", "/folder/drafts", "/labels")  # no conversation is in sight
 PLACES_TO_START = ("/", "/", "/folder/archive", "/folder/sent", "/contacts", "/folder/starred")
 
 
@@ -47,7 +48,8 @@ def star(brief: Brief) -> Assignment:
         else ("Remove the star from “{subject}”.", "“{subject}” no longer needs its star: remove it.")
     )
     goal = brief.say(*phrasings, subject=thread["subject"])
-    return mailbox(brief, goal, (Changed("threads", thread["id"], starred=value),), thread=thread["id"], value=value)
+    wanted = (Changed("threads", thread["id"], starred=value),)
+    return mailbox(brief, goal, wanted, brief.dice.choice(ELSEWHERE), thread=thread["id"], value=value)
 
 
 @templates.add("move", "short", plan=plans.move)
@@ -157,4 +159,5 @@ def maybe(brief: Brief) -> Assignment:
         file=file,
     )
     wanted = (IMPOSSIBLE,) if missing else (Changed("threads", row["thread"], starred=1),)
-    return mailbox(brief, goal, wanted, thread=0 if missing else row["thread"], value=1, file=file)
+    start = brief.dice.choice(ELSEWHERE)
+    return mailbox(brief, goal, wanted, start, thread=0 if missing else row["thread"], value=1, file=file)
