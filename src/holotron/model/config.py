@@ -144,10 +144,6 @@ class DecoderConfig:
         turned = self.attention.rotary_dim if self.attention else None
         if self.attention and turned is not None and not (0 < turned <= self.attention.head_dim and turned % 2 == 0):
             raise ConfigError(f"{turned} of {self.attention.head_dim} dimensions of a head cannot be rotated in pairs")
-        if self.attention and self.attention.sections is not None:
-            pairs = (turned or self.attention.head_dim) // 2
-            if sum(self.attention.sections) != pairs:
-                raise ConfigError(f"M-RoPE sections {list(self.attention.sections)} do not make {pairs} pairs")
 
     def layers(self, letter: str) -> list[int]:
         return [i for i, found in enumerate(self.pattern) if found == letter]

@@ -52,7 +52,9 @@ FAMILIES: Registry[type[Family]] = Registry(
         "nemotron_omni": f"{_HERE}.nemotron_omni",
         "nemotron_h": f"{_HERE}.nemotron_h",
         "qwen3": f"{_HERE}.qwen3",
+        "qwen3_vl": f"{_HERE}.qwen3_vl",
         "qwen3_5": f"{_HERE}.qwen3_5",
+        "qwen3_5_vl": f"{_HERE}.qwen3_5_vl",
         "hosted": f"{_HERE}.hosted",
     },
 )

@@ -64,15 +64,19 @@ class Qwen3(Family):
         }
 
     def tensor_key(self, parameter: str) -> str:
-        name = parameter.removeprefix("language_model.")
-        if name in _OUTSIDE_LAYERS:
-            return _OUTSIDE_LAYERS[name]
-        match = re.fullmatch(r"backbone\.layers\.(\d+)\.(norm|mixer)\.(.+)", name)
-        assert match, name
-        layer, second = divmod(int(match[1]), 2)
-        if match[2] == "norm":
-            return f"model.layers.{layer}.{'post_attention_layernorm' if second else 'input_layernorm'}.{match[3]}"
-        return f"model.layers.{layer}.{'mlp' if second else 'self_attn'}.{match[3]}"
+        return layer_key(parameter.removeprefix("language_model."))
+
+
+def layer_key(name: str) -> str:
+    """What a text checkpoint calls a parameter of the decoder."""
+    if name in _OUTSIDE_LAYERS:
+        return _OUTSIDE_LAYERS[name]
+    match = re.fullmatch(r"backbone\.layers\.(\d+)\.(norm|mixer)\.(.+)", name)
+    assert match, name
+    layer, second = divmod(int(match[1]), 2)
+    if match[2] == "norm":
+        return f"model.layers.{layer}.{'post_attention_layernorm' if second else 'input_layernorm'}.{match[3]}"
+    return f"model.layers.{layer}.{'mlp' if second else 'self_attn'}.{match[3]}"
 
 
 def _decoder(f: Fields) -> DecoderConfig:

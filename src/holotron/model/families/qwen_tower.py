@@ -1,5 +1,5 @@
-"""What Qwen3-VL and Qwen3.5 share around their decoders: the vision tower in `config.json`, how pictures are resized, the
-names of tensors in the composite checkpoint."""
+"""What Qwen3-VL and Qwen3.5 share around their decoders: the vision tower and the rotation in
+`config.json`, and the names of tensors in the composite checkpoint."""
 
 from __future__ import annotations
 
@@ -8,14 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from holotron.errors import ConfigError
-from holotron.model.config import ImageConfig, QwenVisionConfig, TokenIds
+from holotron.model.config import QwenVisionConfig, TokenIds
 from holotron.model.families.base import ImageTokens
 from holotron.model.families.common import Fields
 
 IMAGE_TOKENS = ImageTokens("<|image_pad|>", "<|vision_start|>", "<|vision_end|>")
-# Where no file says: as in the published preprocessor_config.json.
-PIXELS = {"shortest_edge": 65_536, "longest_edge": 16_777_216}
-MEAN = STD = (0.5, 0.5, 0.5)
 
 
 def read_vision(top: Fields, hidden: int) -> QwenVisionConfig:
@@ -64,38 +61,21 @@ def write_vision(v: QwenVisionConfig, hidden: int, model_type: str) -> dict[str,
     }
 
 
-def read_images(data: Mapping[str, Any], preprocessor: Mapping[str, Any] | None) -> ImageConfig:
-    """Sizes of patches from config.json, the range of pixels and the normalisation from the preprocessor's file."""
-    vision, said = Fields(data.get("vision_config") or {}, "vision_config"), preprocessor or {}
-    size = said.get("size") if isinstance(said.get("size"), Mapping) else {}
-    least = said.get("min_pixels") or size.get("shortest_edge") or PIXELS["shortest_edge"]
-    most = said.get("max_pixels") or size.get("longest_edge") or PIXELS["longest_edge"]
-    patch, merge = vision.integer("patch_size", default=16), vision.integer("spatial_merge_size", default=2)
-    return ImageConfig.from_hf(
-        {
-            "image_size": 16 * patch * merge,
-            "patch_size": patch,
-            "downsample_ratio": 1 / merge,
-            "min_pixels": least,
-            "max_pixels": most,
-            "norm_mean": said.get("image_mean") or MEAN,
-            "norm_std": said.get("image_std") or STD,
-        }
-    )
-
-
-def write_images(image: ImageConfig, frames: int) -> dict[str, Any]:
-    """A `preprocessor_config.json` in the published form."""
-    return {
-        "image_processor_type": "Qwen2VLImageProcessorFast",
-        "processor_class": "Qwen3VLProcessor",
-        "size": {"shortest_edge": image.min_pixels, "longest_edge": image.max_pixels},
-        "patch_size": image.patch_size,
-        "temporal_patch_size": frames,
-        "merge_size": image.downsample,
-        "image_mean": list(image.mean),
-        "image_std": list(image.std),
-    }
+def read_rope(
+    f: Fields, default_theta: float, default_sections: tuple[int, int, int]
+) -> tuple[float, tuple[int, int, int]]:
+    """Base and sections of M-RoPE; its interleaved form is the only one there is in these families."""
+    rope = f.get("rope_parameters", "rope_scaling", default={})
+    if not isinstance(rope, Mapping):
+        raise ConfigError(f"{f.where}: rope_parameters must be an object, found {type(rope).__name__}")
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if kind not in ("default", "mrope") or rope.get("mrope_interleaved") is False:
+        raise ConfigError(f"{f.where}: rope_type {kind!r} is not supported; this family's is interleaved M-RoPE")
+    sections = rope.get("mrope_section") or default_sections
+    if not isinstance(sections, list | tuple) or len(sections) != 3 or not all(type(n) is int for n in sections):
+        raise ConfigError(f"{f.where}: mrope_section must be three numbers of pairs, found {sections!r}")
+    theta = float(f.get("rope_theta", default=rope.get("rope_theta", default_theta)))
+    return theta, (sections[0], sections[1], sections[2])
 
 
 def write_tokens(tokens: TokenIds) -> dict[str, Any]:

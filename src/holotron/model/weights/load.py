@@ -14,16 +14,16 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from holotron.errors import CheckpointError, ConfigError
-from holotron.model.config import ModelConfig
+from holotron.model.config import ModelConfig, VisionConfig
 from holotron.model.families import family_of, load_config
 from holotron.model.model import Holotron
+from holotron.model.weights.fused import Header, read, unfused
 from holotron.model.weights.int8 import SCALE, from_int8
 from holotron.model.weights.names import Entry, entries
 from holotron.model.weights.shards import shard_files
@@ -50,8 +50,9 @@ def load_checkpoint(
     config = load_config(folder)
     files = _shards(folder)
     headers = _headers(files)
+    config = fit_to_tensors(config, _shapes(headers))
+    headers = unfused(headers, config)
     shapes = _shapes(headers)
-    config = fit_to_tensors(config, shapes)
 
     with torch.device("meta"):
         model = Holotron(config)
@@ -88,12 +89,6 @@ def _shards(folder: Path) -> list[Path]:
     return files
 
 
-class Header(NamedTuple):
-    shape: tuple[int, ...]
-    kind: str  # of number, as safetensors calls it
-    file: Path
-
-
 def _headers(files: list[Path]) -> dict[str, Header]:
     """What there is to know of every tensor without reading any data."""
     headers: dict[str, Header] = {}
@@ -123,13 +118,25 @@ def _open(file: Path) -> safe_open:
         raise CheckpointError(f"{file} is not a complete safetensors file ({error}); download it again") from error
 
 
+_EMBEDDINGS = (
+    "language_model.backbone.embeddings.weight",
+    "backbone.embeddings.weight",
+    "model.embed_tokens.weight",
+    "model.language_model.embed_tokens.weight",
+)
+
+
 def fit_to_tensors(config: ModelConfig, shapes: Mapping[str, tuple[int, ...]]) -> ModelConfig:
     """Sizes that configuration files leave out or get wrong, read off the tensors: vocabulary rows (padded), prefix
     tokens, position grid, projector width."""
-    for key in ("language_model.backbone.embeddings.weight", "backbone.embeddings.weight", "model.embed_tokens.weight"):
+    for key in _EMBEDDINGS:
         if key in shapes and len(shapes[key]) == 2:
             config = replace(config, decoder=replace(config.decoder, vocab=shapes[key][0]))
-    if config.vision is None or config.projector is None:
+    if config.vision is not None and config.tokens.image >= config.decoder.vocab:
+        raise ConfigError(
+            f"the image token is id {config.tokens.image} but the vocabulary has only {config.decoder.vocab} rows"
+        )
+    if not isinstance(config.vision, VisionConfig) or config.projector is None:
         return config
     generator = "vision_model.radio_model.model.patch_generator"
     vision = config.vision
@@ -143,10 +150,6 @@ def fit_to_tensors(config: ModelConfig, shapes: Mapping[str, tuple[int, ...]]) -
     projector = config.projector
     if (up := shapes.get("mlp1.1.weight")) is not None:
         projector = replace(projector, width=up[0])
-    if config.tokens.image >= config.decoder.vocab:
-        raise ConfigError(
-            f"the image token is id {config.tokens.image} but the vocabulary has only {config.decoder.vocab} rows"
-        )
     return replace(config, vision=vision, projector=projector)
 
 
@@ -218,7 +221,7 @@ def _fill(model: Holotron, wanted: list[Entry], headers: Mapping[str, Header], p
             with _open(file) as shard:
                 for entry in group:
                     try:
-                        value = shard.get_tensor(entry.key)
+                        value = read(shard, entry.key, headers[entry.key])
                         if value.dtype is torch.int8:
                             value = from_int8(value, shard.get_tensor(entry.key + SCALE))
                     except SafetensorError as error:
