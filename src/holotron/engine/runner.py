@@ -21,6 +21,7 @@ from holotron.engine.scheduler import Piece
 from holotron.engine.sequence import Sequence
 from holotron.engine.vision import VisionCache
 from holotron.kernels.layout import Layout, upload
+from holotron.model.decoder import Deep
 from holotron.model.layers import MoE
 from holotron.model.model import Holotron
 
@@ -34,6 +35,8 @@ class Runner:
         self._model = model
         self._pools = pools
         self._vision = vision
+        attention = model.config.decoder.attention
+        self._turns = attention is not None and attention.sections is not None  # positions are not indices
         self._sampled = torch.zeros(config.max_running, dtype=torch.int64, device=model.device)
         self._sizes = bucket_sizes(config.max_running) if pools.padding is not None else []
         self._most_pages = pools.pages_for(context_limit + 1)
@@ -52,7 +55,7 @@ class Runner:
         if self._sizes and pieces[-1].count == 1 and all(map(_is_decode, pieces)):
             return self._decode([piece.request.sequence for piece in pieces])[: len(pieces)]
         self._last = None
-        batch = mixed_batch(pieces, self._pools)
+        batch = mixed_batch(pieces, self._pools, turns=self._turns)
         hidden_TD = self._forward(batch)
         if len(batch.id_T) == len(pieces):
             return hidden_TD
@@ -90,7 +93,9 @@ class Runner:
         size = next(size for size in self._sizes if size >= len(sequences))
         if self._pools.has_attention:
             self._widen(max([len(sequence.memory.pages) for sequence in sequences]))
-        batch = decode_batch(sequences, self._pools, size, self._tables, self._pools.padding)
+        batch = decode_batch(
+            sequences, self._pools, size, self._tables, self._pools.padding, turns=self._turns
+        )
         self._last = (batch, len(sequences))
         return self._graphs.run(batch) if self._graphs is not None else self._forward(batch)
 
@@ -109,22 +114,24 @@ class Runner:
         layout, ids_T, source_D = self._put(batch)
         if (batch.source_D >= 0).any():
             ids_T = fed_back(ids_T, source_D, self._sampled)
-        x_TD = self._model.language_model.embed(ids_T)
+        x_TD, deep = self._model.language_model.embed(ids_T), None
         if batch.shown:
-            x_TD = self._show(x_TD, batch)
-        return self._model.language_model(x_TD, layout, self._pools.cache)
+            x_TD, deep = self._show(x_TD, batch)
+        return self._model.language_model(x_TD, layout, self._pools.cache, deep)
 
-    def _show(self, x_TD: Tensor, batch: Batch) -> Tensor:
-        """Image rows in the place of placeholders."""
+    def _show(self, x_TD: Tensor, batch: Batch) -> tuple[Tensor, Deep | None]:
+        """Image rows in the place of placeholders, and what deepstack adds to them."""
         rows = self._vision.rows([span for _, span in batch.shown])
         images = torch.cat([rows[span.tile.key][span.offset : span.offset + span.count] for _, span in batch.shown])
         places = np.concatenate([np.arange(at, at + span.count) for at, span in batch.shown])
-        return x_TD.index_copy(0, upload([places], x_TD.device)[0], images.to(x_TD.dtype))
+        return self._model.show(x_TD, upload([places], x_TD.device)[0], images)
 
     def _put(self, batch: Batch) -> tuple[Layout, Tensor, Tensor]:
         start_S1 = np.concatenate([[0], np.cumsum(batch.length_S)]).astype(np.int32)
         arrays = [start_S1, batch.context_S, batch.row_S, batch.table_SM, batch.slot_T, batch.position_T, batch.id_T]
-        starts, context, row, table, slot, position, ids, source = upload([*arrays, batch.source_D], self._model.device)
+        shifts = [batch.shift_3T] if batch.shift_3T is not None else []
+        uploaded = upload([*arrays, batch.source_D, *shifts], self._model.device)
+        starts, context, row, table, slot, position, ids, source = uploaded[:8]
         layout = Layout(
             lengths=tuple(batch.length_S.tolist()),
             contexts=tuple(batch.context_S.tolist()),
@@ -137,6 +144,7 @@ class Runner:
             pages_SM=table,
             slots_T=slot,
             positions_T=position,
+            shift_3T=uploaded[8] if shifts else None,
         )
         return layout, ids, source
 

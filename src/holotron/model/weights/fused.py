@@ -88,4 +88,6 @@ def fused(model: Holotron, parameter: str) -> Iterator[tuple[str, Tensor]]:
     if name == "up_proj":
         tensor = torch.cat([state[f"{stem}.gate_proj"].detach(), tensor], dim=1)
     key = family.tensor_key(f"{stem}.{'gate_up_proj' if name == 'up_proj' else name}")
-    yield key, tensor.transpose(1, 2) if family.fused_experts == "transposed" else tensor
+    # A square matrix does not show how it lies: transformers takes it as it is, and so does `unfused`.
+    turned = family.fused_experts == "transposed" and tensor.shape[1] != tensor.shape[2]
+    yield key, tensor.transpose(1, 2) if turned else tensor
