@@ -125,8 +125,7 @@ def logits_alone(model: Holotron, log: Log) -> Tensor:
             whole = model.encode_tiles(normalise(span.tile.pixels[None], model.config.image, model.dtype))
             rows.append(whole[span.offset : span.offset + span.count])
         x, deep = model.show(x, torch.tensor(places), torch.cat(rows))
-    attention = model.config.decoder.attention
-    shift = positions(log) - np.arange(len(log)) if attention and attention.sections else None
+    shift = positions(log) - np.arange(len(log)) if model.config.axes else None
     return model.language_model.logits(model.language_model(x, Layout.build([len(log)], shift_3T=shift), None, deep))
 
 

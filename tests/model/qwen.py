@@ -1,5 +1,5 @@
-"""Random small models of Qwen's vision-language families as transformers makes and writes them, and prompts with pictures
-for both sides."""
+"""Random small models of Qwen's vision-language families as transformers makes and writes them, and prompts with
+pictures for both sides."""
 
 from __future__ import annotations
 
@@ -46,7 +46,10 @@ def _text(kind: str, draw: random.Random) -> dict[str, Any]:
         common |= {
             "num_hidden_layers": 4,
             "layer_types": draw.choice(
-                [["linear_attention", "full_attention"] * 2, ["full_attention", *["linear_attention"] * 2, "full_attention"]]
+                [
+                    ["linear_attention", "full_attention"] * 2,
+                    ["full_attention", *["linear_attention"] * 2, "full_attention"],
+                ]
             ),
             "linear_num_key_heads": 2,
             "linear_num_value_heads": 4,
@@ -144,9 +147,7 @@ def flat(picture: Tensor) -> Tensor:
 def their_logits(oracle: nn.Module, asked: Asked) -> Tensor:
     pixels = torch.cat([flat(picture) for picture in asked.pictures])
     kinds = (asked.ids == IMAGE).int()[None]
-    reply = oracle(
-        input_ids=asked.ids[None], pixel_values=pixels, image_grid_thw=asked.grids, mm_token_type_ids=kinds
-    )
+    reply = oracle(input_ids=asked.ids[None], pixel_values=pixels, image_grid_thw=asked.grids, mm_token_type_ids=kinds)
     return reply.logits[0]
 
 

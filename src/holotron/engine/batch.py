@@ -57,10 +57,10 @@ class Tables:
 
 
 def decode_batch(
-    sequences: list[Sequence], pools: Pools, size: int, tables: Tables | None, padding: tuple[int, int], *, turns: bool
+    sequences: list[Sequence], pools: Pools, size: int, tables: Tables | None, padding: tuple[int, int], *, axes: bool
 ) -> Batch:
-    """Decodes filled up to `size`; what is filled in reads and writes the row and the page in `padding`. `turns`: the
-    model's positions are not indices."""
+    """Decodes filled up to `size`; what is filled in reads and writes the row and the page in `padding`. `axes`: the
+    model's positions have three."""
     count = len(sequences)
     memories = [sequence.memory for sequence in sequences]
     context = np.zeros(size, np.int32)
@@ -80,7 +80,7 @@ def decode_batch(
         slot = table[np.arange(size), page].astype(np.int64) * pools.page_size + within
     length = np.ones(size, np.int32)
     shift = None
-    if turns:
+    if axes:
         shift = np.zeros((3, size), np.int64)
         shift[:, :count] = [sequence.log.shift for sequence in sequences]
     return Batch(size, length, context, row, table, slot, context.astype(np.int64), ids, source, [], shift)
@@ -107,7 +107,7 @@ def advance_inputs(
         slot_S.copy_(page.long() * page_size + position_S % page_size)
 
 
-def mixed_batch(pieces: list[Piece], pools: Pools, *, turns: bool) -> Batch:
+def mixed_batch(pieces: list[Piece], pools: Pools, *, axes: bool) -> Batch:
     sequences = [piece.request.sequence for piece in pieces]
     length = np.array([piece.count for piece in pieces], np.int32)
     context = np.array([piece.start for piece in pieces], np.int32)
@@ -138,7 +138,7 @@ def mixed_batch(pieces: list[Piece], pools: Pools, *, turns: bool) -> Batch:
             table[n, : len(pages)] = pages
         slot = table[owner, position // size].astype(np.int64) * size + position % size
     shift = None
-    if turns:
+    if axes:
         logs = [piece.request.sequence.log.shifts(piece.start, piece.end) for piece in pieces]
         shift = np.concatenate(logs, axis=1)
     return Batch(decodes, length, context, row, table, slot, position, id_T, source, shown, shift)

@@ -85,11 +85,7 @@ class TileSpan:
 
     def continues(self, other: TileSpan) -> bool:
         """Whether it goes on where the other ends, as two parts of one stretch."""
-        return (
-            self.tile.key == other.tile.key
-            and self.start == other.end
-            and self.offset == other.offset + other.count
-        )
+        return self.tile.key == other.tile.key and self.start == other.end and self.offset == other.offset + other.count
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,8 +35,6 @@ class Runner:
         self._model = model
         self._pools = pools
         self._vision = vision
-        attention = model.config.decoder.attention
-        self._turns = attention is not None and attention.sections is not None  # positions are not indices
         self._sampled = torch.zeros(config.max_running, dtype=torch.int64, device=model.device)
         self._sizes = bucket_sizes(config.max_running) if pools.padding is not None else []
         self._most_pages = pools.pages_for(context_limit + 1)
@@ -55,7 +53,7 @@ class Runner:
         if self._sizes and pieces[-1].count == 1 and all(map(_is_decode, pieces)):
             return self._decode([piece.request.sequence for piece in pieces])[: len(pieces)]
         self._last = None
-        batch = mixed_batch(pieces, self._pools, turns=self._turns)
+        batch = mixed_batch(pieces, self._pools, axes=self._model.config.axes)
         hidden_TD = self._forward(batch)
         if len(batch.id_T) == len(pieces):
             return hidden_TD
@@ -94,7 +92,7 @@ class Runner:
         if self._pools.has_attention:
             self._widen(max([len(sequence.memory.pages) for sequence in sequences]))
         batch = decode_batch(
-            sequences, self._pools, size, self._tables, self._pools.padding, turns=self._turns
+            sequences, self._pools, size, self._tables, self._pools.padding, axes=self._model.config.axes
         )
         self._last = (batch, len(sequences))
         return self._graphs.run(batch) if self._graphs is not None else self._forward(batch)

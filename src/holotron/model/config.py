@@ -197,7 +197,9 @@ class QwenVisionConfig:
 
     def __post_init__(self) -> None:
         if self.hidden % self.heads or (self.hidden // self.heads) % 4:
-            raise ConfigError(f"{self.heads} heads of a vision tower of width {self.hidden} cannot be rotated in two axes")
+            raise ConfigError(
+                f"{self.heads} heads of a vision tower of width {self.hidden} cannot be rotated in two axes"
+            )
         ordered = sorted({layer for layer in self.deepstack if 0 <= layer < self.layers})
         if list(self.deepstack) != ordered:
             raise ConfigError(
@@ -242,6 +244,11 @@ class ModelConfig:
             layers = sum(letter in "-E" for letter in self.decoder.pattern)
             if len(self.vision.deepstack) > layers:
                 raise ConfigError(f"{len(self.vision.deepstack)} deepstack levels do not fit {layers} decoder layers")
+
+    @property
+    def axes(self) -> bool:
+        """Whether tokens have positions in three axes (M-RoPE), so that pictures shift what follows them."""
+        return self.decoder.attention is not None and self.decoder.attention.sections is not None
 
     @property
     def levels(self) -> int:

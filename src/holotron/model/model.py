@@ -51,8 +51,8 @@ class Holotron(nn.Module):
         return self.language_model.new_state(batch, capacity, state_dtype)
 
     def see(self, pixels_n3HW: Tensor) -> tuple[Tensor, Tensor]:
-        """Normalised tiles to the tower's last features, [n, patches, V], and to rows of the language model, [n, tokens,
-        levels * D]: the embedding of each token, and beside it what deepstack adds to it later."""
+        """Normalised tiles to the tower's last features, [n, patches, V], and to rows of the language model, [n,
+        tokens, levels * D]: the embedding of each token, and beside it what deepstack adds to it later."""
         tower, project = self.vision_model, self.mlp1
         if tower is None or project is None:
             raise InputError(f"{self.config.name or 'this model'} has no vision tower: it reads text only")
@@ -116,7 +116,7 @@ class Holotron(nn.Module):
     ) -> list[list[Shown]] | None:
         """Where in each sequence which picture stands, given the sizes (height, width) of all in order. None: the model
         does not ask, its positions are indices."""
-        if self.config.decoder.attention is None or self.config.decoder.attention.sections is None:
+        if not self.config.axes:
             return None
         step, remaining = self.config.image.patch_size * self.config.image.downsample, iter(sizes)
         result = []

@@ -1,8 +1,8 @@
 """Positions of M-RoPE: where pictures stand among words.
 
-A word has one position, the number of steps before it. A token of a picture has three: the time of the picture, which is
-the position a word would have in its place, and beside it its row and its column, counted from there. The word behind a
-picture goes on behind its longer side, so a picture of 4 x 6 tokens takes 6 steps, not 24:
+A word has one position, the number of steps before it. A token of a picture has three: the time of the picture, which
+is the position a word would have in its place, and beside it its row and its column, counted from there. The word
+behind a picture goes on behind its longer side, so a picture of 4 x 6 tokens takes 6 steps, not 24:
 
     token            the  [   a   b   c   d   e   f   ]   red              a picture of 2 rows, 3 columns
     time               0   1   2   2   2   2   2   2   5    6
@@ -19,12 +19,13 @@ are those within the whole picture, and what follows it goes on behind the whole
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
 
-class Shown(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Shown:
     """`count` tokens from `start` on show a picture of so many rows and columns, from its token `offset` on."""
 
     start: int

@@ -1,12 +1,12 @@
-"""The vision tower of Qwen3-VL and Qwen3.5, and the mergers behind it. Module and parameter names are the published ones.
+"""The vision tower of Qwen3-VL and Qwen3.5, and the mergers behind it, under their published names.
 
 A picture of any size (a multiple of `patch * merge` a side) becomes patches; each attends to the whole picture, with a
 learned position added at the start and rows and columns turned by in every head. Four neighbouring patches then become
 one token. Patches lie in the order of these squares throughout, so that a merger only has to read four at a time.
 
-Deepstack (Qwen3-VL): a few layers inside the tower have mergers of their own. A picture's token is then several vectors:
-the first stands in the token's place, the others are added behind the first layers of the decoder. They travel side by
-side in one long row, [tokens, levels * D], so whoever keeps rows of pictures keeps all of it.
+Deepstack (Qwen3-VL): a few layers inside the tower have mergers of their own. A picture's token is then several
+vectors: the first stands in the token's place, the others are added behind the first layers of the decoder. They travel
+side by side in one long row, [tokens, levels * D], so whoever keeps rows of pictures keeps all of it.
 
 Legend: n pictures, L patches of one, V tower width, D hidden of the language model.
 """

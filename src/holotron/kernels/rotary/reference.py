@@ -1,8 +1,8 @@
 """Head norms and rotary positions in torch.
 
-Every pair of dimensions turns by the position of its token divided by a period of its own. With M-RoPE a token has three
-positions, in time, row and column, and the pairs take them in turn (`Rotation.axes`): 0 1 2 0 1 2 ..., until the
-columns' share and then the rows' share is used up; the rest turns with time. Text has the same position three times.
+Every pair of dimensions turns by the position of its token divided by a period of its own. With M-RoPE a token has
+three positions, in time, row and column, and the pairs take them in turn (`Rotation.axes`): 0 1 2 0 1 2 ..., until the
+shares of rows and columns are used up; the rest turns with time. Text has the same position three times.
 
 Legend: T tokens, H query heads, K key heads, D head dim.
 """

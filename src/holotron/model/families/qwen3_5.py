@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from holotron.errors import ConfigError
 from holotron.model.config import AttentionConfig, DecoderConfig, DeltaConfig, MLPConfig, ModelConfig, MoEConfig
@@ -23,7 +23,7 @@ _MIXERS = {"linear_attention": "G", "full_attention": "*"}
 @FAMILIES.register("qwen3_5")
 class Qwen35(Family):
     name = "qwen3_5"
-    model_types = MODEL_TYPES
+    model_types: ClassVar[tuple[str, ...]] = MODEL_TYPES
     chat = Chat("chatml", mark="<|im_start|>", end="<|im_end|>")
     ignored = re.compile(r"(^|\.)mtp\.|(^|\.)rotary_emb\.inv_freq$")
 

@@ -1,5 +1,5 @@
-"""Qwen3-VL, dense and with experts: a Qwen3 transformer whose pictures have positions in three axes (M-RoPE) and enter at
-several layers (deepstack). Holo2-4B, 8B and 30B-A3B are of this family."""
+"""Qwen3-VL, dense and with experts: a Qwen3 transformer whose pictures have positions in three axes (M-RoPE) and enter
+at several layers (deepstack). Holo2-4B, 8B and 30B-A3B are of this family."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from holotron.model.config import (
     ModelConfig,
     MoEConfig,
     QwenVisionConfig,
+    TokenIds,
 )
 from holotron.model.families import FAMILIES
-from holotron.model.families.base import Chat, Family
+from holotron.model.families.base import AgentDefaults, Chat, Family
 from holotron.model.families.common import Fields, names_kind, read_tokens, write_sizes
 from holotron.model.families.qwen3 import layer_key
 from holotron.model.families.qwen_tower import (
@@ -27,6 +28,7 @@ from holotron.model.families.qwen_tower import (
     write_tokens,
     write_vision,
 )
+from holotron.model.processor.smart_resize import MEAN, PIXELS, STD
 from holotron.model.processor.tiling import ImageConfig
 
 _CLASSES = ("Qwen3VLForConditionalGeneration", "Qwen3VLMoeForConditionalGeneration")
@@ -40,6 +42,10 @@ class Qwen3VL(Family):
     image_ids = (151_655, 151_652, 151_653)
     chat = Chat("chatml", mark="<|im_start|>", end="<|im_end|>")
     fused_experts = "transposed"
+    agents = (
+        # Three screenshots to a request; it thinks unless it is told not to; how it is sampled its checkpoint says.
+        AgentDefaults(r"holo-?2", "holotron", source="hcompai/hai-cookbook@36bf0e9, holo2/deploy_with_vllm.md"),
+    )
 
     def recognises(self, data: Mapping[str, Any]) -> bool:
         return names_kind(data, self.model_types)
@@ -85,7 +91,9 @@ def _decoder(f: Fields, tied: bool) -> DecoderConfig:
     heads, hidden, layers = f.integer("num_attention_heads"), f.integer("hidden_size"), f.integer("num_hidden_layers")
     experts = f.get("num_experts", "num_local_experts") is not None
     if f.get("mlp_only_layers") or f.integer("decoder_sparse_step", default=1) != 1:
-        raise ConfigError(f"{f.where}: experts in some layers only (mlp_only_layers, decoder_sparse_step) are not built")
+        raise ConfigError(
+            f"{f.where}: experts in some layers only (mlp_only_layers, decoder_sparse_step) are not built"
+        )
     head_dim = f.integer("head_dim", default=max(1, hidden // heads) if experts else 128)
     theta, sections = read_rope(f, default_theta=500_000.0, default_sections=(24, 20, 20))
     return DecoderConfig(
@@ -149,3 +157,61 @@ def _written(d: DecoderConfig, kind: str) -> dict[str, Any]:
             "mlp_only_layers": [],
         }
     return out
+
+
+# ------------------------------------------------------------------------------------------------- published models
+# Sizes are those of the config.json of Qwen/Qwen3-VL-{4B,8B,30B-A3B}, which Holo2 was trained from; counts of
+# parameters equal the published ones (docs/models.md).
+
+TOWER_300M = QwenVisionConfig(hidden=1024, layers=24, heads=16, mlp=4096, deepstack=(5, 11, 17))
+TOWER_400M = QwenVisionConfig(hidden=1152, layers=27, heads=16, mlp=4304, deepstack=(8, 16, 24))
+TOKENS = TokenIds(151_655, 151_652, 151_653, bos=None, eos=(151_645, 151_643), first_unsampled=151_669)
+IMAGE = ImageConfig(mean=MEAN, std=STD, min_pixels=PIXELS["shortest_edge"], max_pixels=PIXELS["longest_edge"])
+
+
+def _holo2(name: str, decoder: DecoderConfig, vision: QwenVisionConfig) -> ModelConfig:
+    return ModelConfig(decoder, vision, image=IMAGE, tokens=TOKENS, name=name, family=Qwen3VL.name)
+
+
+def _attention(heads: int, kv_heads: int) -> AttentionConfig:
+    return AttentionConfig(heads, kv_heads, head_dim=128, rope_theta=5e6, qk_norm=True, sections=(24, 20, 20))
+
+
+def holo2_4b() -> ModelConfig:
+    decoder = DecoderConfig(
+        vocab=151_936,
+        hidden=2560,
+        pattern="*-" * 36,
+        attention=_attention(32, 8),
+        mlp=MLPConfig(9728, "swiglu"),
+        eps=1e-6,
+        tied_embeddings=True,
+        max_positions=262_144,
+    )
+    return _holo2("holo2-4b", decoder, TOWER_300M)
+
+
+def holo2_8b() -> ModelConfig:
+    decoder = DecoderConfig(
+        vocab=151_936,
+        hidden=4096,
+        pattern="*-" * 36,
+        attention=_attention(32, 8),
+        mlp=MLPConfig(12_288, "swiglu"),
+        eps=1e-6,
+        max_positions=262_144,
+    )
+    return _holo2("holo2-8b", decoder, TOWER_400M)
+
+
+def holo2_30b_a3b() -> ModelConfig:
+    decoder = DecoderConfig(
+        vocab=151_936,
+        hidden=2048,
+        pattern="*E" * 48,
+        attention=_attention(32, 4),
+        moe=MoEConfig(128, top_k=8, width=768, shared_width=0, scoring="softmax", activation="swiglu"),
+        eps=1e-6,
+        max_positions=262_144,
+    )
+    return _holo2("holo2-30b-a3b", decoder, TOWER_400M)

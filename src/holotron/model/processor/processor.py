@@ -114,7 +114,8 @@ class Processor:
         """For models without a vocabulary of their own: one token per byte (see `byte_tokenizer`), turns as the
         built-in template has them."""
         tokenizer = byte_tokenizer(**ids)
-        return cls(tokenizer, ChatTemplate.builtin(template, tokenizer.special), images, limits=limits)
+        chat = ChatTemplate.builtin(template, tokenizer.special, tokenizer.image)
+        return cls(tokenizer, chat, images, limits=limits)
 
     def save(self, path: str | Path) -> None:
         """Write everything `from_folder` reads but `config.json`, which belongs to the weights."""
@@ -218,10 +219,11 @@ class Processor:
         if tokenizer.image_id is not None:
             if (places := text.count(tokenizer.image)) != len(sources):
                 raise ConfigError(f"the chat template wrote {places} image placeholders for {len(sources)} images")
-            # Tags the tokenizer knows stand around every placeholder.
+            # Tags the tokenizer knows stand around every placeholder, also where the template wrote none.
             start = tokenizer.image_start if tokenizer.image_start_id is not None else ""
             end = tokenizer.image_end if tokenizer.image_end_id is not None else ""
-            text = text.replace(tokenizer.image, f"{start}{tokenizer.image}{end}")
+            tagged = f"{start}{tokenizer.image}{end}"
+            text = text.replace(tagged, tokenizer.image).replace(tokenizer.image, tagged)
         short = tokenizer.encode(text)
         self._check_tokens(len(short))
 

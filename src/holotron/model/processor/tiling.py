@@ -62,7 +62,9 @@ class ImageConfig:
             raise ConfigError("dynamic resolution needs both a least and a greatest number of patches")
         if self.min_pixels is not None or self.max_pixels is not None:
             if not 0 < (self.min_pixels or 0) <= (self.max_pixels or 0):
-                raise ConfigError(f"smart resize needs 0 < min_pixels <= max_pixels: {self.min_pixels}, {self.max_pixels}")
+                raise ConfigError(
+                    f"smart resize needs 0 < min_pixels <= max_pixels: {self.min_pixels}, {self.max_pixels}"
+                )
             if self.min_patches is not None:
                 raise ConfigError("give a range of patches or a range of pixels, not both")
 

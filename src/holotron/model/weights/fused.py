@@ -1,8 +1,8 @@
 """Experts that a checkpoint holds all in one tensor, read and written as if they were single files' entries.
 
-Two families of files: `experts.gate_up_proj` [E, 2 * width, hidden] and `experts.down_proj` [E, hidden, width] as
-transformers keeps them in memory ("stacked"), or every matrix turned over, as Qwen3-VL is published ("transposed"). Which
-of the two a file holds is seen by its shape. Everybody else knows experts one by one (`names.Entry`).
+Two kinds of files: `experts.gate_up_proj` [E, 2 * width, hidden] and `experts.down_proj` [E, hidden, width] as
+transformers keeps them in memory ("stacked"), or every matrix turned over, as Qwen3-VL is published ("transposed").
+Which of the two a file holds is seen by its shape. Everybody else knows experts one by one (`names.Entry`).
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def read(shard: safe_open, key: str, header: Header) -> Tensor:
 
 
 def fused(model: Holotron, parameter: str) -> Iterator[tuple[str, Tensor]]:
-    """What a checkpoint of a family that fuses its experts holds in the place of one of their stacks; of gates and inner
-    projections, which are one tensor there, the latter's."""
+    """What a checkpoint of a family that fuses its experts holds in the place of one of their stacks. Gates and inner
+    projections are one tensor there, which stands in the place of the latter."""
     family, state = family_of(model.config), dict(model.named_parameters())
     stem, _, name = parameter.rpartition(".")
     if name == "gate_proj":

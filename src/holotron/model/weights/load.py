@@ -28,6 +28,7 @@ from holotron.model.weights.int8 import SCALE, from_int8
 from holotron.model.weights.names import Entry, entries
 from holotron.model.weights.shards import shard_files
 from holotron.model.weights.storage import allocate
+from holotron.model.weights.tied import untied_if_different
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +52,7 @@ def load_checkpoint(
     files = _shards(folder)
     headers = _headers(files)
     config = fit_to_tensors(config, _shapes(headers))
+    config = untied_if_different(config, headers)
     headers = unfused(headers, config)
     shapes = _shapes(headers)
 
