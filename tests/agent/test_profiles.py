@@ -28,6 +28,7 @@ from tests.model.folders import edit, tiny_folder
         ("Hcompany/Holo1.5-7B", "surfer", "window:3"),
         ("Hcompany/Holo2-8B", "holotron", "window:3"),
         ("holo3-35b", "holotron", "window:3"),
+        ("Hcompany/Holo-3.1-35B-A3B-FP8", "holotron", "window:3"),
         ("gpt-5", "tools", "window:3"),
         ("somebody/else", "holotron", "window:3"),
     ],

@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -25,6 +26,7 @@ from holotron.model.config import (
     ModelConfig,
     MoEConfig,
     ProjectorConfig,
+    QwenVisionConfig,
     TokenIds,
     VisionConfig,
 )
@@ -33,17 +35,24 @@ from holotron.model.processor import ImageConfig, Processor, normalise
 
 VOCAB = 48
 PATTERNS = {"hybrid": "M*-M", "attention": "*-*", "mamba": "M-M", "experts": "ME*E", "delta": "G*-G"}
+PATTERNS |= {"qwen3-vl": "*-*-*E", "qwen3.5": "G-*-G"}  # with pictures in three axes, the first with deepstack
 ATTENTION = {
     "hybrid": AttentionConfig(heads=2, kv_heads=1, head_dim=8),
     "attention": AttentionConfig(heads=2, kv_heads=1, head_dim=8, rope_theta=1e4),
     "experts": AttentionConfig(heads=2, kv_heads=1, head_dim=8, rope_theta=1e4),
     "delta": AttentionConfig(2, 1, 8, rope_theta=1e4, qk_norm=True, rotary_dim=4, gated=True),
+    "qwen3-vl": AttentionConfig(2, 1, 8, rope_theta=1e2, qk_norm=True, sections=(2, 1, 1)),
+    "qwen3.5": AttentionConfig(2, 1, 12, rope_theta=1e2, qk_norm=True, rotary_dim=6, gated=True, sections=(1, 1, 1)),
 }
 TOKENS = TokenIds(image=40, image_start=41, image_end=42, bos=43, eos=(44,), first_unsampled=46)
 
 
 def micro_config(kind: str, vocab: int = VOCAB, tokens: TokenIds = TOKENS) -> ModelConfig:
-    pattern = PATTERNS[kind]
+    pattern, qwen = PATTERNS[kind], kind.startswith("qwen")
+    vision: VisionConfig | QwenVisionConfig = VisionConfig(8, layers=1, heads=2, mlp=16, patch=4, grid=4, prefix=1)
+    if qwen:
+        deepstack = (0, 1) if kind == "qwen3-vl" else ()
+        vision = QwenVisionConfig(8, layers=2, heads=2, mlp=16, patch=4, grid=3, deepstack=deepstack)
     return ModelConfig(
         name=f"micro-{kind}",
         decoder=DecoderConfig(
@@ -53,14 +62,14 @@ def micro_config(kind: str, vocab: int = VOCAB, tokens: TokenIds = TOKENS) -> Mo
             mamba=MambaConfig(heads=2, head_dim=8, state=4, groups=1, chunk=8) if "M" in pattern else None,
             delta=DeltaConfig(key_heads=1, value_heads=2, key_dim=6, value_dim=4, chunk=8) if "G" in pattern else None,
             attention=ATTENTION.get(kind),
-            centred_norms=kind == "delta",
+            centred_norms=kind in ("delta", "qwen3.5"),
             mlp=MLPConfig(24),
             moe=MoEConfig(experts=4, top_k=2, width=12, shared_width=8) if "E" in pattern else None,
             max_positions=1024,
         ),
-        vision=VisionConfig(hidden=8, layers=1, heads=2, mlp=16, patch=4, grid=4, prefix=1),
-        projector=ProjectorConfig(16),
-        image=ImageConfig(tile_size=16, patch_size=4, max_tiles=4),
+        vision=vision,
+        projector=None if qwen else ProjectorConfig(16),
+        image=ImageConfig(16, 4, min_pixels=64, max_pixels=2048) if qwen else ImageConfig(16, 4, max_tiles=4),
         tokens=tokens,
     )
 
@@ -93,7 +102,7 @@ def make_tile(number: int) -> Tile:
     """The n-th of a few pictures."""
     generator = torch.Generator().manual_seed(number)
     pixels = torch.randint(0, 256, (3, 16, 16), dtype=torch.uint8, generator=generator)
-    return Tile(b"tile-%011d" % number, pixels)
+    return Tile(b"tile-%011d" % number, pixels, (2, 2))
 
 
 def image_log(tile: Tile) -> Log:
@@ -108,12 +117,32 @@ def image_log(tile: Tile) -> Log:
 def logits_alone(model: Holotron, log: Log) -> Tensor:
     """Logits after every token of the log, computed from nothing but the log."""
     ids = torch.tensor(log.ids)
-    x = model.language_model.embed(ids)
-    for span in log.tiles:
-        rows = model.encode_tiles(normalise(span.tile.pixels[None], model.config.image, model.dtype))
-        x[span.start : span.end] = rows[span.offset : span.offset + span.count]
-    layout = Layout.build([len(log)])
-    return model.language_model.logits(model.language_model(x, layout))
+    x, deep = model.language_model.embed(ids), None
+    places = [at for span in log.tiles for at in range(span.start, span.end)]
+    if places:
+        rows = []
+        for span in log.tiles:
+            whole = model.encode_tiles(normalise(span.tile.pixels[None], model.config.image, model.dtype))
+            rows.append(whole[span.offset : span.offset + span.count])
+        x, deep = model.show(x, torch.tensor(places), torch.cat(rows))
+    shift = positions(log) - np.arange(len(log)) if model.config.axes else None
+    return model.language_model.logits(model.language_model(x, Layout.build([len(log)], shift_3T=shift), None, deep))
+
+
+def positions(log: Log) -> np.ndarray:
+    """Time, row and column of every token, walking through the log word by word: [3, tokens]."""
+    pictures = {at: (span, at - span.start) for span in log.tiles for at in range(span.start, span.end)}
+    result, now = [], 0
+    for at in range(len(log)):
+        if at not in pictures:
+            result.append((now, now, now))
+            now += 1
+            continue
+        span, n = pictures[at]
+        row, column = divmod(span.offset + n, span.tile.grid[1])
+        result.append((now, now + row, now + column))
+        now += max(span.tile.grid) if n + 1 == span.count else 0
+    return np.array(result, np.int64).reshape(-1, 3).T
 
 
 def assert_greedy(model: Holotron, log: Log, generated: int, tolerance: float = 0.0) -> None:

@@ -85,3 +85,13 @@ def test_the_states_of_gated_deltanet_fare_no_worse(
     config: EngineConfig, host_bytes: int, operations: list[Operation]
 ) -> None:
     play("delta", torch.float64, 0.0, replace(config, host_bytes=host_bytes), operations)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["qwen3-vl", "qwen3.5"])
+@examples(max_examples=20, **THOROUGH)
+@given(config=CONFIGS, host_bytes=st.sampled_from([10_000, 1 << 30]), operations=OPERATIONS)
+def test_positions_in_three_axes_and_deepstack_follow_the_log(
+    kind: str, config: EngineConfig, host_bytes: int, operations: list[Operation]
+) -> None:
+    play(kind, torch.float64, 0.0, replace(config, host_bytes=host_bytes), operations)

@@ -15,6 +15,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
+from itertools import product
 
 if __name__ == "__main__" and not os.path.exists("/dev/nvidia0"):
     os.environ["TRITON_INTERPRET"] = "1"  # has to be set before triton is imported
@@ -108,15 +109,20 @@ def check_norms(bench: Bench) -> Iterator[Result]:
 
 def check_rotary(bench: Bench) -> Iterator[Result]:
     """Angles are fp32, so the reference takes them in fp32 too: at position 100,000 the last bit is 0.008 radians."""
-    for dtype, dim, turned in ((FP32, 32, None), (bench.half, 32, None), (FP32, 80, 32), (bench.half, 80, 32)):
+    cases = [(dim, turned, sections) for dim, turned in ((32, None), (80, 32)) for sections in (None, (6, 5, 5))]
+    for dtype, (dim, turned, sections) in product((FP32, bench.half), cases):
         q, k = (bench.normal(7, 2 * heads * dim, dtype=dtype)[:, : heads * dim] for heads in (12, 3))
         q, k = q.unflatten(-1, (12, dim)), k.unflatten(-1, (3, dim))
         weights = [bench.normal(dim, dtype=dtype, shift=1.0) for _ in range(2)]
         at = torch.tensor([0, 1, 2, 77, 1000, 9999, 100_000], device=bench.device)
-        found = rotary_triton.norm_and_rotate(q, k, *weights, 1e-6, at, 1e6, turned)
-        wanted = rotary_reference.norm_and_rotate(*(t.float() for t in (q, k, *weights)), 1e-6, at, 1e6, turned)
+        rotation, shift = rotary_reference.Rotation(1e6, turned, sections), None
+        if sections is not None:  # the tokens of a picture, behind the first two
+            shift = torch.arange(-30, 3 * 9 - 30, device=bench.device).view(3, 9)[:, 2:]
+        found = rotary_triton.norm_and_rotate(q, k, *weights, 1e-6, at, rotation, shift)
+        wide_inputs = (t.float() for t in (q, k, *weights))
+        wanted = rotary_reference.norm_and_rotate(*wide_inputs, 1e-6, at, rotation, shift)
         for name, ours, theirs in zip(("queries", "keys"), found, wanted, strict=True):
-            label = f"norm_and_rotate {turned or dim} of {dim} dimensions {dtype}: {name}"
+            label = f"norm_and_rotate {turned or dim} of {dim} dimensions {dtype}, sections {sections}: {name}"
             yield label, error(ours, theirs), 2 * TOLERANCE[dtype]
 
 

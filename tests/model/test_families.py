@@ -42,8 +42,12 @@ FILES: list[tuple[str | None, dict[str, Any]]] = [
     ("nemotron_omni", {"model_type": "nemotron_h_omni", "text_config": LLM, "vision_config": {"model_type": "radio"}}),
     ("qwen3", {"model_type": "qwen3"}),
     ("qwen3", {"architectures": ["Qwen3ForCausalLM"]}),
-    (None, {"model_type": "qwen3_5", "hybrid_override_pattern": "M*"}),
-    (None, {"model_type": "qwen3_vl", "text_config": {"model_type": "qwen3_vl_text"}}),
+    ("qwen3_vl", {"model_type": "qwen3_vl", "text_config": {"model_type": "qwen3_vl_text"}}),
+    ("qwen3_vl", {"architectures": ["Qwen3VLMoeForConditionalGeneration"], "text_config": {}}),
+    ("qwen3_5", {"model_type": "qwen3_5_moe_text"}),
+    ("qwen3_5_vl", {"model_type": "qwen3_5", "text_config": {"model_type": "qwen3_5_text"}}),
+    ("qwen3_5_vl", {"model_type": "qwen3_5_moe", "architectures": ["Qwen3_5MoeForConditionalGeneration"]}),
+    (None, {"model_type": "qwen4_exp", "hybrid_override_pattern": "M*"}),
     (None, {"model_type": "qwen2_5_vl", "text_config": {"hidden_size": 8}}),
     (None, {"llm_config": {"model_type": "qwen3"}}),
     (None, {}),
@@ -56,8 +60,8 @@ def test_a_file_belongs_to_one_family_or_to_none(name: str | None, data: dict[st
 
 
 def test_an_unknown_family_is_named_with_those_that_are_known() -> None:
-    with pytest.raises(ConfigError, match=r"some/config.json.*'qwen3_5'.*nemotron_h.*qwen3"):
-        parse_config({"model_type": "qwen3_5"}, "some/config.json")
+    with pytest.raises(ConfigError, match=r"some/config.json.*'qwen4_exp'.*nemotron_h.*qwen3"):
+        parse_config({"model_type": "qwen4_exp"}, "some/config.json")
     with pytest.raises(ConfigError, match="nemotron_omni"):
         family("nemotron_onni")
 

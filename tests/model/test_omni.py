@@ -97,7 +97,7 @@ PROMPT = torch.tensor(
 def mine(model: Holotron, pieces: list[int]) -> torch.Tensor:
     """The prompt in pieces, then one token at a time."""
     rows = torch.cat([model.encode_tiles(picture[None]) for picture in PICTURES])
-    x, state, logits = model.merge(PROMPT, rows), model.new_state(), []
+    x, state, logits = model.merge(PROMPT, rows)[0], model.new_state(), []
     for piece in x.split(pieces):
         layout = state.advance([piece.shape[0]])
         logits.append(model.language_model.logits(model.language_model(piece, layout, state.cache)))
@@ -152,7 +152,7 @@ def test_a_session_with_pictures_of_several_shapes(tmp_path: Path) -> None:
         said = generation.result().tokens
         rows = [model.encode_tiles(normalise(image.tiles, model.config.image)) for image in prompt.images]
         ids = torch.tensor([*prompt.ids, *said])
-        x = model.merge(ids, torch.cat(rows))
+        x, _ = model.merge(ids, torch.cat(rows))
         logits = model.language_model.logits(model.language_model(x, Layout.build([len(ids)])))
         never = never_mask(model)
         assert never is not None

@@ -33,6 +33,7 @@ class Batch:
     id_T: np.ndarray
     source_D: np.ndarray  # of the decodes alone: nobody else can be ahead of the host
     shown: list[tuple[int, TileSpan]]  # where in the batch each stretch of a tile goes
+    shift_3T: np.ndarray | None = None  # see `Layout`; None: the model has no use for it
 
 
 class Tables:
@@ -56,9 +57,10 @@ class Tables:
 
 
 def decode_batch(
-    sequences: list[Sequence], pools: Pools, size: int, tables: Tables | None, padding: tuple[int, int]
+    sequences: list[Sequence], pools: Pools, size: int, tables: Tables | None, padding: tuple[int, int], *, axes: bool
 ) -> Batch:
-    """Decodes filled up to `size`; what is filled in reads and writes the row and the page in `padding`."""
+    """Decodes filled up to `size`; what is filled in reads and writes the row and the page in `padding`. `axes`: the
+    model's positions have three."""
     count = len(sequences)
     memories = [sequence.memory for sequence in sequences]
     context = np.zeros(size, np.int32)
@@ -77,7 +79,11 @@ def decode_batch(
         page, within = np.divmod(context, pools.page_size)
         slot = table[np.arange(size), page].astype(np.int64) * pools.page_size + within
     length = np.ones(size, np.int32)
-    return Batch(size, length, context, row, table, slot, context.astype(np.int64), ids, source, [])
+    shift = None
+    if axes:
+        shift = np.zeros((3, size), np.int64)
+        shift[:, :count] = [sequence.log.shift for sequence in sequences]
+    return Batch(size, length, context, row, table, slot, context.astype(np.int64), ids, source, [], shift)
 
 
 def advance(batch: Batch, page_size: int) -> None:
@@ -101,7 +107,7 @@ def advance_inputs(
         slot_S.copy_(page.long() * page_size + position_S % page_size)
 
 
-def mixed_batch(pieces: list[Piece], pools: Pools) -> Batch:
+def mixed_batch(pieces: list[Piece], pools: Pools, *, axes: bool) -> Batch:
     sequences = [piece.request.sequence for piece in pieces]
     length = np.array([piece.count for piece in pieces], np.int32)
     context = np.array([piece.start for piece in pieces], np.int32)
@@ -131,7 +137,11 @@ def mixed_batch(pieces: list[Piece], pools: Pools) -> Batch:
             pages = sequence.memory.table
             table[n, : len(pages)] = pages
         slot = table[owner, position // size].astype(np.int64) * size + position % size
-    return Batch(decodes, length, context, row, table, slot, position, id_T, source, shown)
+    shift = None
+    if axes:
+        logs = [piece.request.sequence.log.shifts(piece.start, piece.end) for piece in pieces]
+        shift = np.concatenate(logs, axis=1)
+    return Batch(decodes, length, context, row, table, slot, position, id_T, source, shown, shift)
 
 
 @dataclass(slots=True)

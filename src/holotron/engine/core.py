@@ -63,7 +63,7 @@ class Core:
         self.pools = allocate(model, config)
         self.context_limit = context_limit(model.config.decoder, config)
         self.sessions = Sessions(config, self.pools, self.context_limit, model.config.tokens.image_start)
-        self.tiles = TileStore()
+        self.tiles = TileStore(model.config.image)
         self.vision = VisionCache(model, vision_cache_bytes(model.config, config, model.dtype), config.vision_batch)
         self.runner = Runner(model, self.pools, self.vision, config, self.context_limit)
         self.scheduler = Scheduler(

@@ -70,11 +70,12 @@ class Graphs:
     def run(self, batch: Batch) -> Tensor:
         """Final vectors [S, D] of a filled-up batch of decodes."""
         arrays = [batch.context_S, batch.row_S, batch.table_SM, batch.slot_T, batch.position_T, batch.id_T]
-        host, places = pack([*arrays, batch.source_D], pinned=self._model.device.type == "cuda")
+        arrays += [batch.source_D] if batch.shift_3T is None else [batch.source_D, batch.shift_3T]
+        host, places = pack(arrays, pinned=self._model.device.type == "cuda")
         known = self._sizes.get(batch.decodes)
         if known is None:
             inputs = host.to(self._model.device, non_blocking=True)
-            known = self._sizes[batch.decodes] = self._size(inputs, unpack(inputs, [*arrays, batch.source_D], places))
+            known = self._sizes[batch.decodes] = self._size(inputs, unpack(inputs, arrays, places))
         else:
             known.inputs.copy_(host, non_blocking=True)
         return known.network()
@@ -94,7 +95,7 @@ class Graphs:
         return [number for number, size in self._sizes.items() if size.network.capture is not None]
 
     def _size(self, inputs: Tensor, tensors: list[Tensor]) -> Size:
-        context, row, table, slot, position, ids, source = tensors
+        context, row, table, slot, position, ids, source, *shifts = tensors
         size = len(row)
         layout = Layout(
             lengths=(1,) * size,
@@ -108,6 +109,7 @@ class Graphs:
             pages_SM=table,
             slots_T=slot,
             positions_T=position,
+            shift_3T=shifts[0] if shifts else None,  # moving on by a token changes none
         )
         decoder = self._model.language_model
 

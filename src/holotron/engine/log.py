@@ -4,7 +4,8 @@ Image placeholders all carry the same token id, so each stretch of them also nam
 equal only if their tiles are: comparison and hashing go by tile content.
 
 A screenshot may be told as changes to the one before (see `processor.deltas`). What has been shown of the screen so far
-follows from the log alone (`screen_parts`), so it is right after a fork, a rewind or a compaction too.
+follows from the log alone (`screen_parts`), so it is right after a fork, a rewind or a compaction too. So do the
+positions that a model with M-RoPE rotates by (`shifts`, see `model.positions`): nothing else in the engine knows them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from holotron.model.positions import Shown
 from holotron.model.processor import ImageConfig, Prompt, Run, ShownScreen
 from holotron.model.processor.deltas import merge_groups, screen_key
 
@@ -32,12 +34,14 @@ class Tile:
 
     key: bytes  # by content
     pixels: Tensor  # uint8 [3, height, width]
+    grid: tuple[int, int] = (1, 1)  # rows and columns of its tokens
 
 
 class TileStore:
     """One `Tile` for all logs that show the same pixels."""
 
-    def __init__(self) -> None:
+    def __init__(self, image: ImageConfig | None = None) -> None:
+        self._step = image.patch_size * image.downsample if image is not None else 1  # pixels of a token's side
         self._tiles: WeakValueDictionary[bytes, Tile] = WeakValueDictionary()
         self._lock = threading.Lock()
 
@@ -47,7 +51,8 @@ class TileStore:
         with self._lock:
             tile = self._tiles.get(key)
             if tile is None:
-                tile = self._tiles[key] = Tile(key, pixels.clone())  # a view would keep the whole image alive
+                grid = (pixels.shape[-2] // self._step, pixels.shape[-1] // self._step)
+                tile = self._tiles[key] = Tile(key, pixels.clone(), grid)  # a view would keep the whole image alive
             return tile
 
     def __len__(self) -> int:
@@ -76,6 +81,14 @@ class TileSpan:
         first, last = max(self.start, start), min(self.end, end)
         return TileSpan(first, last - first, self.tile, self.offset + first - self.start)
 
+    @property
+    def shown(self) -> Shown:
+        return Shown(self.start, self.count, self.offset, *self.tile.grid)
+
+    def continues(self, other: TileSpan) -> bool:
+        """Whether it goes on where the other ends, as two parts of one stretch."""
+        return self.tile.key == other.tile.key and self.start == other.end and self.offset == other.offset + other.count
+
 
 @dataclass(frozen=True, slots=True)
 class Picture:
@@ -97,15 +110,19 @@ class Picture:
 
 
 class Log:
-    __slots__ = ("_chain", "_starts", "ids", "pictures", "tiles")
+    __slots__ = ("_before", "_chain", "_starts", "ids", "pictures", "shift", "tiles")
 
     def __init__(
         self, ids: Sequence[int] = (), tiles: Sequence[TileSpan] = (), pictures: Sequence[Picture] = ()
     ) -> None:
         self.ids = list(ids)
-        self.tiles = list(tiles)
+        self.tiles: list[TileSpan] = []
         self.pictures = list(pictures)
-        self._starts = [span.start for span in self.tiles]
+        self.shift = 0  # between the index of the next word and its position
+        self._starts: list[int] = []  # of every span
+        self._before: list[int] = []  # and the shift before it
+        for span in tiles:
+            self._show(span)
         self._chain: list[bytes] = [b""]  # digest of the first n blocks
 
     def __len__(self) -> int:
@@ -139,12 +156,38 @@ class Log:
         self.ids.append(token)
 
     def extend(self, other: Log) -> None:
-        shift = len(self)
+        length = len(self)
         for span in other.tiles:
-            self.tiles.append(TileSpan(span.start + shift, span.count, span.tile, span.offset))
-            self._starts.append(span.start + shift)
-        self.pictures += [picture.moved(shift) for picture in other.pictures]
+            self._show(TileSpan(span.start + length, span.count, span.tile, span.offset))
+        self.pictures += [picture.moved(length) for picture in other.pictures]
         self.ids.extend(other.ids)
+
+    def _show(self, span: TileSpan) -> None:
+        """One more stretch of image tokens. What was cut apart is put together again: positions and hashes must not
+        depend on where a picture was once cut."""
+        if self.tiles and span.continues(self.tiles[-1]):
+            last = self.tiles.pop()
+            self.shift = self._before.pop()
+            self._starts.pop()
+            span = TileSpan(last.start, last.count + span.count, span.tile, last.offset)
+        self.tiles.append(span)
+        self._starts.append(span.start)
+        self._before.append(self.shift)
+        self.shift = span.shown.after(self.shift)
+
+    def shifts(self, start: int, end: int) -> np.ndarray:
+        """int64 [3, end - start]: how far time, row and column of these tokens are from their indices. `end` may lie
+        behind the end of the log: what is generated is text."""
+        first = max(0, bisect_right(self._starts, start) - 1)
+        result = np.full((3, end - start), self._before[first] if self.tiles else 0, np.int64)
+        for span, before in zip(self.tiles[first:], self._before[first:], strict=True):
+            if span.start >= end:
+                break
+            own, after = span.shown.shifts(before), span.shown.after(before)
+            skipped = max(0, start - span.start)
+            result[:, max(0, span.start - start) : max(0, span.end - start)] = own[:, skipped : end - span.start]
+            result[:, max(0, span.end - start) :] = after
+        return result
 
     def cut(self, start: int, end: int) -> Log:
         """A piece of it, as a log of its own."""
@@ -155,7 +198,10 @@ class Log:
         spans = self.shown(0, length)
         self.pictures = self._pictures(0, length)
         del self.ids[length:]
-        self.tiles, self._starts = spans, [span.start for span in spans]
+        kept = len(spans)
+        del self._starts[kept:], self._before[kept:]
+        self.tiles = spans
+        self.shift = spans[-1].shown.after(self._before[-1]) if spans else 0
         del self._chain[length // BLOCK + 1 :]
 
     def shown(self, start: int, end: int) -> list[TileSpan]:

@@ -207,13 +207,14 @@ def workspace_bytes(model: ModelConfig, engine: EngineConfig, dtype: torch.dtype
     tokens = engine.token_budget
     decoder = tokens * _widest_layer(model.decoder, size)
     vision = 0
-    if model.vision is not None and model.projector is not None:
+    if model.vision is not None:
         patches = engine.vision_batch * ((model.image.tile_size // model.vision.patch) ** 2 + model.vision.prefix)
         # At dynamic resolution one picture may be larger than a batch of tiles.
-        patches = max(patches, (model.image.max_patches or 0) + model.vision.prefix)
+        patches = max(patches, model.image.most_patches + model.vision.prefix)
         # Input, q, k, v, output; then the hidden layer before and after its activation.
         inside = (5 * model.vision.hidden + 2 * model.vision.mlp) * size
-        vision = patches * inside
+        deeper = (model.levels - 1) * model.decoder.hidden * size // model.image.downsample**2  # rows of deepstack
+        vision = patches * (inside + deeper)
     logits = engine.max_running * model.decoder.vocab * (size + 3 * 4)
     return max(decoder, vision) + logits
 

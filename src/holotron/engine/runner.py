@@ -59,8 +59,8 @@ class Runner:
         if self._sizes and pieces[-1].count == 1 and all(map(_is_decode, pieces)):
             return self._decode([piece.request.sequence for piece in pieces])[: len(pieces)]
         self._last = None
-        batch = mixed_batch(pieces, self._pools)
-        if self._prompts is not None and (hidden_SD := self._prompts.run(batch, self._show)) is not None:
+        batch = mixed_batch(pieces, self._pools, axes=self._model.config.axes)
+        if self._prompts is not None and (hidden_SD := self._prompts.run(batch, self._lay)) is not None:
             return hidden_SD
         hidden_TD = self._forward(batch)
         if len(batch.id_T) == len(pieces):
@@ -108,7 +108,9 @@ class Runner:
         size = next(size for size in self._sizes if size >= len(sequences))
         if self._pools.has_attention:
             self._widen(max([len(sequence.memory.pages) for sequence in sequences]))
-        batch = decode_batch(sequences, self._pools, size, self._tables, self._pools.padding)
+        batch = decode_batch(
+            sequences, self._pools, size, self._tables, self._pools.padding, axes=self._model.config.axes
+        )
         self._last = (batch, len(sequences))
         return self._graphs.run(batch) if self._graphs is not None else self._forward(batch)
 
@@ -127,22 +129,29 @@ class Runner:
         layout, ids_T, source_D = self._put(batch)
         if (batch.source_D >= 0).any():
             ids_T = fed_back(ids_T, source_D, self._sampled)
-        x_TD = self._model.language_model.embed(ids_T)
+        x_TD, deep = self._model.language_model.embed(ids_T), None
         if batch.shown:
-            self._show(x_TD, batch.shown)
-        return self._model.language_model(x_TD, layout, self._pools.cache)
+            x_TD, deep = self._model.show(x_TD, *self._seen(x_TD.device, batch.shown))
+        return self._model.language_model(x_TD, layout, self._pools.cache, deep)
 
-    def _show(self, x_TD: Tensor, shown: list[tuple[int, TileSpan]]) -> None:
-        """Image rows in the place of placeholders."""
+    def _lay(self, x_TD: Tensor, shown: list[tuple[int, TileSpan]]) -> None:
+        """Image rows in the place of placeholders, where these lie."""
+        places, rows = self._seen(x_TD.device, shown)
+        x_TD.index_copy_(0, places, rows.to(x_TD.dtype))
+
+    def _seen(self, device: torch.device, shown: list[tuple[int, TileSpan]]) -> tuple[Tensor, Tensor]:
+        """Where pictures stand in a batch, and their rows."""
         rows = self._vision.rows([span for _, span in shown])
         images = torch.cat([rows[span.tile.key][span.offset : span.offset + span.count] for _, span in shown])
         places = np.concatenate([np.arange(at, at + span.count) for at, span in shown])
-        x_TD.index_copy_(0, upload([places], x_TD.device)[0], images.to(x_TD.dtype))
+        return upload([places], device)[0], images
 
     def _put(self, batch: Batch) -> tuple[Layout, Tensor, Tensor]:
         start_S1 = np.concatenate([[0], np.cumsum(batch.length_S)]).astype(np.int32)
         arrays = [start_S1, batch.context_S, batch.row_S, batch.table_SM, batch.slot_T, batch.position_T, batch.id_T]
-        starts, context, row, table, slot, position, ids, source = upload([*arrays, batch.source_D], self._model.device)
+        shifts = [batch.shift_3T] if batch.shift_3T is not None else []
+        uploaded = upload([*arrays, batch.source_D, *shifts], self._model.device)
+        starts, context, row, table, slot, position, ids, source = uploaded[:8]
         layout = Layout(
             lengths=tuple(batch.length_S.tolist()),
             contexts=tuple(batch.context_S.tolist()),
@@ -155,6 +164,7 @@ class Runner:
             pages_SM=table,
             slots_T=slot,
             positions_T=position,
+            shift_3T=uploaded[8] if shifts else None,
         )
         return layout, ids, source
 
@@ -167,5 +177,8 @@ def _is_decode(piece: Piece) -> bool:
 
 
 def _capturable_prompts(model: Holotron) -> bool:
-    """Beyond what `capturable` asks for: in single precision, the delta rule of prompts is the reference's."""
+    """Beyond what `capturable` asks for: in single precision, the delta rule of prompts is the reference's. Positions
+    in three axes and deepstack come with every batch, and are not among a graph's inputs yet."""
+    if model.config.axes is not None:
+        return False
     return model.config.decoder.delta is None or model.dtype.itemsize == 2

@@ -90,6 +90,9 @@ class Layout:
     positions_T: Tensor  # int64, index of each token in its sequence
     snapshots: tuple[Snapshot, ...] = ()  # by sequence, then by tokens
     tokens: int | None = None  # filled up to so many
+    # int64 [3, T], contiguous within a row: how far the time, row and column that a token is rotated by are from its
+    # index. None: not at all, as for text alone. See `model.positions`.
+    shift_3T: Tensor | None = None
     _tables: dict[tuple[str, int], Any] = field(default_factory=dict, repr=False)
 
     @functools.cached_property
@@ -118,6 +121,7 @@ class Layout:
         page_size: int = 1,
         num_decodes: int | None = None,
         snapshots: Sequence[Snapshot] = (),
+        shift_3T: np.ndarray | Tensor | None = None,
         device: torch.device | str = "cpu",
     ) -> Layout:
         """Describe a batch on the host and put it on `device`. `num_decodes` defaults to the run of leading ones
@@ -150,6 +154,8 @@ class Layout:
         starts_S1, there_S, rows_S, pages_SM, slots_T, positions_T = upload(
             [starts, context_S, row_S, table, slots, positions], device
         )
+        if isinstance(shift_3T, np.ndarray):
+            (shift_3T,) = upload([shift_3T], device)
         return Layout(
             lengths=lengths,
             contexts=contexts,
@@ -163,6 +169,7 @@ class Layout:
             slots_T=slots_T,
             positions_T=positions_T,
             snapshots=tuple(sorted(snapshots)),
+            shift_3T=shift_3T,
         )
 
     @functools.cached_property
@@ -184,6 +191,7 @@ class Layout:
             slots_T=self.slots_T[d:],
             positions_T=self.positions_T[d:],
             snapshots=tuple(Snapshot(s - d, tokens, row) for s, tokens, row in self.snapshots),
+            shift_3T=self.shift_3T[:, d:] if self.shift_3T is not None else None,
             _tables={},
         )
 

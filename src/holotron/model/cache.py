@@ -25,6 +25,7 @@ from holotron.errors import CapacityError, CheckpointError
 from holotron.kernels.layout import Layout
 from holotron.kernels.scan import Replay
 from holotron.model.config import DecoderConfig
+from holotron.model.positions import Shown, packed_shifts
 
 
 class DeltaStates(NamedTuple):
@@ -130,6 +131,7 @@ class DecoderState:
     ) -> None:
         self.config = config
         self.lengths = [0] * batch
+        self.shifts = [0] * batch  # see `positions`
         self.cache = Cache.allocate(
             config,
             rows=batch,
@@ -167,20 +169,32 @@ class DecoderState:
 
         self.cache = self.cache.map(lambda t: t, grown)
 
-    def advance(self, lengths: Sequence[int], rows: Sequence[int] | None = None) -> Layout:
+    def advance(
+        self,
+        lengths: Sequence[int],
+        rows: Sequence[int] | None = None,
+        pictures: Sequence[Sequence[Shown]] | None = None,
+    ) -> Layout:
         """The layout of a batch that appends `lengths[i]` tokens to row `rows[i]`; the tokens count as seen from here
-        on. Rows of length one that have a context must come first to be computed as decodes."""
+        on. Rows of length one that have a context must come first to be computed as decodes. `pictures`: those among
+        each sequence's new tokens, for a model that has positions in three axes."""
         rows = list(rows) if rows is not None else list(range(len(lengths)))
         contexts = [self.lengths[row] for row in rows]
         self.reserve(max(c + n for c, n in zip(contexts, lengths, strict=True)))
         for row, length in zip(rows, lengths, strict=True):
             self.lengths[row] += length
+        shift_3T, before = None, [self.shifts[row] for row in rows]
+        if pictures is not None or any(before):
+            shift_3T, after = packed_shifts(lengths, pictures or [()] * len(lengths), before)
+            for row, shift in zip(rows, after, strict=True):
+                self.shifts[row] = shift
         return Layout.build(
             lengths,
             contexts=contexts,
             rows=rows,
             pages=[[row] for row in rows],
             page_size=self.capacity,
+            shift_3T=shift_3T,
             device=self.cache.ssm_RLHPN.device,
         )
 
@@ -189,6 +203,7 @@ class DecoderState:
         other = object.__new__(DecoderState)
         other.config = self.config
         other.lengths = [self.lengths[row] for row in rows]
+        other.shifts = [self.shifts[row] for row in rows]
         index = torch.tensor(list(rows), device=self.cache.ssm_RLHPN.device)
         other.cache = self.cache.map(lambda t: t[index], lambda t: t[index])
         return other
@@ -202,6 +217,7 @@ class DecoderState:
             **_saved_rows(self.cache),
             "kv": self.cache.kv_ZL2zkD[:, :, :, :used].contiguous(),
             "lengths": torch.tensor(self.lengths),
+            "shifts": torch.tensor(self.shifts),
         }
         save_file(tensors, str(path), metadata={"format": "holotron-decoder-state", "pattern": self.config.pattern})
 
@@ -217,6 +233,8 @@ class DecoderState:
                     "it was saved by another model"
                 )
         state.lengths = [int(n) for n in tensors["lengths"]]
+        if "shifts" in tensors:  # files of before there were any lack them
+            state.shifts = [int(n) for n in tensors["shifts"]]
         delta = DeltaStates(tensors["delta"], tensors["delta_conv"]) if state.cache.delta is not None else None
         state.cache = Cache(tensors["ssm"], tensors["conv"], tensors["kv"], None, delta)
         return state

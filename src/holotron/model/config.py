@@ -77,6 +77,8 @@ class AttentionConfig:
     qk_norm: bool = False
     rotary_dim: int | None = None  # only so many dimensions of a head are rotated; None: all
     gated: bool = False  # what a head read passes a gate of its own, which `q_proj` computes beside the query
+    # M-RoPE: how many pairs of dimensions turn with time, row and column of a token; None: all with its index.
+    sections: tuple[int, int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -177,6 +179,35 @@ class VisionConfig:
 
 
 @dataclass(frozen=True)
+class QwenVisionConfig:
+    """The vision transformer of Qwen3-VL and Qwen3.5; see `qwen_vision`."""
+
+    hidden: int = 1152
+    layers: int = 27
+    heads: int = 16
+    mlp: int = 4304
+    patch: int = 16
+    frames: int = 2  # of a video in one patch; a picture is shown so many times
+    merge: int = 2  # a square of merge x merge patches becomes one token
+    grid: int = 48  # side of the learned position table
+    # Deepstack: what these layers say of a picture is added to its tokens behind the decoder's first ones, one each.
+    deepstack: tuple[int, ...] = ()
+    eps: float = 1e-6
+    prefix: int = 0  # no tokens but the picture's own
+
+    def __post_init__(self) -> None:
+        if self.hidden % self.heads or (self.hidden // self.heads) % 4:
+            raise ConfigError(
+                f"{self.heads} heads of a vision tower of width {self.hidden} cannot be rotated in two axes"
+            )
+        ordered = sorted({layer for layer in self.deepstack if 0 <= layer < self.layers})
+        if list(self.deepstack) != ordered:
+            raise ConfigError(
+                f"deepstack layers {list(self.deepstack)} must be of the tower's {self.layers}, each once and in order"
+            )
+
+
+@dataclass(frozen=True)
 class ProjectorConfig:
     width: int = 20480
     eps: float = 1e-5
@@ -198,8 +229,8 @@ class TokenIds:
 @dataclass(frozen=True)
 class ModelConfig:
     decoder: DecoderConfig
-    vision: VisionConfig | None = None
-    projector: ProjectorConfig | None = None
+    vision: VisionConfig | QwenVisionConfig | None = None
+    projector: ProjectorConfig | None = None  # of a RADIO tower; Qwen's merger follows from its tower
     image: ImageConfig = field(default_factory=ImageConfig)
     tokens: TokenIds = field(default_factory=TokenIds)
     name: str = ""
@@ -207,8 +238,22 @@ class ModelConfig:
     raw: dict[str, Any] | None = field(default=None, compare=False, repr=False)  # the config.json it came from
 
     def __post_init__(self) -> None:
-        if (self.vision is None) != (self.projector is None):
-            raise ConfigError("a vision tower and a projector belong together: give both or neither")
+        if isinstance(self.vision, VisionConfig) != (self.projector is not None):
+            raise ConfigError("a RADIO tower and a projector belong together: give both or neither")
+        if isinstance(self.vision, QwenVisionConfig):
+            layers = sum(letter in "-E" for letter in self.decoder.pattern)
+            if len(self.vision.deepstack) > layers:
+                raise ConfigError(f"{len(self.vision.deepstack)} deepstack levels do not fit {layers} decoder layers")
+
+    @property
+    def axes(self) -> bool:
+        """Whether tokens have positions in three axes (M-RoPE), so that pictures shift what follows them."""
+        return self.decoder.attention is not None and self.decoder.attention.sections is not None
+
+    @property
+    def levels(self) -> int:
+        """Vectors that a picture gives for every token of its own: one in its place, the others for deepstack."""
+        return 1 + (len(self.vision.deepstack) if isinstance(self.vision, QwenVisionConfig) else 0)
 
     @property
     def tokens_per_tile(self) -> int:

@@ -9,7 +9,7 @@ the layout are read and updated in place. See `kernels.layout` for how several s
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,13 @@ from holotron.model.config import DecoderConfig
 from holotron.model.delta import GatedDeltaNet
 from holotron.model.layers import MLP, Attention, CentredRMSNorm, Experts, Mamba2, MoE, Projection, RMSNorm
 from holotron.model.native import NativeDecoder, native_head
+
+
+class Deep(NamedTuple):
+    """Deepstack: what pictures add to the residual stream behind the first transformer layers, one level each."""
+
+    places_i: Tensor  # the image tokens, by their place in the batch
+    levels: tuple[Tensor, ...]  # [i, D]
 
 
 def _norm(config: DecoderConfig) -> type[RMSNorm]:
@@ -81,6 +88,7 @@ class Decoder(nn.Module):
             self._slot.append((letter, count.get(letter, -1)))
             if letter in count:
                 count[letter] += 1
+        self._layer_ends = [i for i, letter in enumerate(config.pattern) if letter in "-E"]  # where a level is added
         self._native = NativeDecoder()
 
     @property
@@ -111,17 +119,20 @@ class Decoder(nn.Module):
     def embed(self, ids_T: Tensor) -> Tensor:
         return self.backbone.embeddings(ids_T)
 
-    def forward(self, x_TD: Tensor, layout: Layout, cache: Cache | None = None) -> Tensor:
+    def forward(self, x_TD: Tensor, layout: Layout, cache: Cache | None = None, deep: Deep | None = None) -> Tensor:
         """Embeddings of T packed tokens to their final hidden vectors (normed, ready for `logits`)."""
-        if cache is not None and (computed := self._native.forward(self, x_TD, layout, cache)) is not None:
-            return computed
+        if cache is not None and deep is None:
+            computed = self._native.forward(self, x_TD, layout, cache)
+            if computed is not None:
+                return computed
+        added = dict(zip(self._layer_ends, deep.levels if deep is not None else (), strict=False))
         stream_TD: Tensor | None = None
         replay = cache.replay if cache is not None else None
         if cache is not None and replay is not None and layout.num_prefills:
             flush(cache.ssm_RLHPN, replay, layout.rows_S[layout.num_decodes :])
             if layout.snapshots:
                 replay.count_R.index_fill_(0, layout.marks.row_m.long(), 0)
-        for layer, (letter, slot) in zip(self.backbone.layers, self._slot, strict=True):
+        for n, (layer, (letter, slot)) in enumerate(zip(self.backbone.layers, self._slot, strict=True)):
             memory: Any = None
             if cache is not None and slot >= 0:
                 memory = cache.of(letter, slot)
@@ -129,6 +140,8 @@ class Decoder(nn.Module):
                 x_TD, stream_TD = checkpoint(layer, x_TD, stream_TD, layout, memory, use_reentrant=False)
             else:
                 x_TD, stream_TD = layer(x_TD, stream_TD, layout, memory)
+            if deep is not None and n in added:
+                x_TD = x_TD.index_add(0, deep.places_i, added[n])
         if replay is not None and layout.num_decodes:
             replay.advance(layout.rows_S[: layout.num_decodes])
         hidden_TD = self.backbone.norm_f.after(x_TD, stream_TD)[0]

@@ -36,6 +36,17 @@ def read_json(path: Path) -> dict[str, Any]:
     return data
 
 
+def read_preprocessor(folder: Path) -> dict[str, Any]:
+    """What a checkpoint's files say of images beside config.json: a file of its own, or (as transformers 5 writes it) a
+    part of the processor's. Nothing, if there is neither."""
+    if (folder / "preprocessor_config.json").is_file():
+        return read_json(folder / "preprocessor_config.json")
+    if not (folder / "processor_config.json").is_file():
+        return {}
+    inner = read_json(folder / "processor_config.json").get("image_processor")
+    return inner if isinstance(inner, dict) else {}
+
+
 def _without_trailing_commas(text: str) -> str:
     # Strings are matched first so that a comma inside one is left alone.
     return re.sub(r'("(?:[^"\\]|\\.)*")|,(\s*[}\]])', lambda m: m[1] or m[2], text)

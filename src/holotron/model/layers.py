@@ -20,7 +20,7 @@ from holotron.kernels.experts import Routing, Stacks, different_sizes, mix, rout
 from holotron.kernels.layout import Layout
 from holotron.kernels.linear import Quantized, linear, quantize, relu2
 from holotron.kernels.norm import add_rms_norm, gated_rms_norm, rms_norm
-from holotron.kernels.rotary import norm_and_rotate, rotate
+from holotron.kernels.rotary import Rotation, norm_and_rotate, rotate
 from holotron.kernels.scan import Ring, state_space_scan
 from holotron.model.config import AttentionConfig, MambaConfig, MLPConfig, MoEConfig
 from holotron.model.derived import Decaying, Derived, Refreshed
@@ -181,22 +181,25 @@ class Attention(nn.Module):
         self.o_proj = nn.Linear(width, hidden, bias=False)
         self.q_norm = norm(config.head_dim, eps) if config.qk_norm else None
         self.k_norm = norm(config.head_dim, eps) if config.qk_norm else None
+        self.rotation: Rotation | None = None
+        if config.rope_theta is not None:
+            self.rotation = Rotation(config.rope_theta, config.rotary_dim, config.sections)
 
     def forward(self, x_TD: Tensor, layout: Layout, cache: tuple[Tensor, Tensor] | None) -> Tensor:
-        c = self.config
+        c, places = self.config, layout.positions_T
         q = self.q_proj(x_TD).unflatten(-1, (c.heads, -1))
         k = self.k_proj(x_TD).unflatten(-1, (c.kv_heads, c.head_dim))
         v = self.v_proj(x_TD).unflatten(-1, (c.kv_heads, c.head_dim))
         gate = None
         if c.gated:
             q, gate = q.chunk(2, dim=-1)  # side by side within every head
-        if self.q_norm is not None and self.k_norm is not None and c.rope_theta is not None:
+        if self.q_norm is not None and self.k_norm is not None and self.rotation is not None:
             gains = (self.q_norm.gain, self.k_norm.gain)
-            q, k = norm_and_rotate(q, k, *gains, self.q_norm.eps, layout.positions_T, c.rope_theta, c.rotary_dim)
+            q, k = norm_and_rotate(q, k, *gains, self.q_norm.eps, places, self.rotation, layout.shift_3T)
         elif self.q_norm is not None and self.k_norm is not None:
             q, k = self.q_norm(q), self.k_norm(k)
-        elif c.rope_theta is not None:
-            q, k = rotate(q, k, layout.positions_T, c.rope_theta, c.rotary_dim)
+        elif self.rotation is not None:
+            q, k = rotate(q, k, places, self.rotation, layout.shift_3T)
         seen = attend(q, k, v, cache, layout, c.head_dim**-0.5)
         if gate is not None:
             seen = seen * gate.sigmoid()

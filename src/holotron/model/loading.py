@@ -18,6 +18,7 @@ import torch
 from holotron.errors import ConfigError
 from holotron.model.bundled import BUNDLED, bundled_folder
 from holotron.model.config import ModelConfig, TokenIds
+from holotron.model.families import family_of
 from holotron.model.model import Holotron
 from holotron.model.presets import PRESETS, preset
 from holotron.model.processor import Processor, PromptLimits
@@ -116,4 +117,5 @@ def byte_processor(config: ModelConfig) -> Processor:
         image_end=tokens.image_end if sees else None,
         bos=tokens.bos,
         eos=tokens.eos[0],
+        names=family_of(config).image_tokens,
     )

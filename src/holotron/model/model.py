@@ -1,9 +1,9 @@
 """The whole vision-language model: tower, projector, decoder, and the merge of image rows into the text.
 
 model = Holotron(config)
-rows = model.encode_tiles(pixels)                       # [n * tokens_per_tile, D]
-x = model.merge(ids, rows)                              # embeddings with image rows in place
-hidden = model.language_model(x, layout, cache)
+rows = model.encode_tiles(pixels)                       # [n * tokens_per_tile, levels * D]
+x, deep = model.merge(ids, rows)                        # embeddings with image rows in place, and what is added later
+hidden = model.language_model(x, layout, cache, deep)
 logits = model.language_model.logits(hidden)
 """
 
@@ -17,8 +17,10 @@ from torch import Tensor, nn
 from holotron.errors import InputError
 from holotron.kernels.layout import Layout
 from holotron.model.cache import DecoderState
-from holotron.model.config import ModelConfig
-from holotron.model.decoder import Decoder
+from holotron.model.config import ModelConfig, QwenVisionConfig
+from holotron.model.decoder import Decoder, Deep
+from holotron.model.positions import Shown, packed_shifts
+from holotron.model.qwen_vision import QwenMerger, QwenVisionTower
 from holotron.model.vision import VisionTower, pixel_shuffle, projector
 
 
@@ -28,12 +30,14 @@ class Holotron(nn.Module):
         self.config = config
         self.file_dtypes: dict[str, torch.dtype] = {}  # by checkpoint key, when loaded from files
         self.language_model = Decoder(config.decoder)
-        if config.vision is not None and config.projector is not None:
-            self.vision_model: VisionTower | None = VisionTower(config.vision)
-            self.mlp1: nn.Sequential | None = projector(config.vision, config.projector, config.decoder.hidden)
-        else:
-            self.vision_model = None
-            self.mlp1 = None
+        self.vision_model: VisionTower | QwenVisionTower | None = None
+        self.mlp1: nn.Sequential | QwenMerger | None = None  # the projector, by its name in the first family
+        if isinstance(config.vision, QwenVisionConfig):
+            self.vision_model = QwenVisionTower(config.vision)
+            self.mlp1 = QwenMerger(config.vision, config.decoder.hidden)
+        elif config.vision is not None and config.projector is not None:
+            self.vision_model = VisionTower(config.vision)
+            self.mlp1 = projector(config.vision, config.projector, config.decoder.hidden)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -46,24 +50,38 @@ class Holotron(nn.Module):
     def new_state(self, batch: int = 1, capacity: int = 256, state_dtype: torch.dtype | None = None) -> DecoderState:
         return self.language_model.new_state(batch, capacity, state_dtype)
 
-    def encode_tiles(self, pixels_n3HW: Tensor) -> Tensor:
-        """Normalised tiles to rows of the language model, tile after tile: [n * tokens_per_tile, D]."""
-        if self.vision_model is None or self.mlp1 is None or self.config.projector is None:
+    def see(self, pixels_n3HW: Tensor) -> tuple[Tensor, Tensor]:
+        """Normalised tiles to the tower's last features, [n, patches, V], and to rows of the language model, [n,
+        tokens, levels * D]: the embedding of each token, and beside it what deepstack adds to it later."""
+        tower, project = self.vision_model, self.mlp1
+        if tower is None or project is None:
             raise InputError(f"{self.config.name or 'this model'} has no vision tower: it reads text only")
-        patch = self.vision_model.config.patch
-        rows, columns = pixels_n3HW.shape[-2] // patch, pixels_n3HW.shape[-1] // patch
-        features = self.vision_model(pixels_n3HW.to(self.dtype))
-        return self.mlp1(pixel_shuffle(features, rows, columns, self.config.projector.shuffle)).flatten(0, 1)
+        if isinstance(tower, QwenVisionTower):
+            levels = tower(pixels_n3HW)
+            return levels[-1], project(levels)
+        assert self.config.projector is not None
+        rows, columns = pixels_n3HW.shape[-2] // tower.config.patch, pixels_n3HW.shape[-1] // tower.config.patch
+        features = tower(pixels_n3HW)
+        return features, project(pixel_shuffle(features, rows, columns, self.config.projector.shuffle))
 
-    def merge(self, ids_T: Tensor, image_rows: Tensor | None = None) -> Tensor:
+    def encode_tiles(self, pixels_n3HW: Tensor) -> Tensor:
+        """The rows of normalised tiles of one size, tile after tile: [n * tokens, levels * D]."""
+        return self.see(pixels_n3HW.to(self.dtype))[1].flatten(0, 1)
+
+    def merge(self, ids_T: Tensor, image_rows: Tensor | None = None) -> tuple[Tensor, Deep | None]:
         """Embed tokens; every image placeholder takes the next image row."""
         x = self.language_model.embed(ids_T)
         if image_rows is None:
-            return x
-        places = ids_T == self.config.tokens.image
-        if (wanted := int(places.sum())) != image_rows.shape[0]:
-            raise InputError(f"the prompt has {wanted} image tokens but the images give {image_rows.shape[0]} rows")
-        return x.masked_scatter(places[:, None], image_rows.to(x.dtype))
+            return x, None
+        places_i = (ids_T == self.config.tokens.image).nonzero()[:, 0]
+        if len(places_i) != len(image_rows):
+            raise InputError(f"the prompt has {len(places_i)} image tokens but the images give {len(image_rows)} rows")
+        return self.show(x, places_i, image_rows)
+
+    def show(self, x_TD: Tensor, places_i: Tensor, rows: Tensor) -> tuple[Tensor, Deep | None]:
+        """Put rows of pictures in their places, and hand over what goes to the decoder's first layers."""
+        first, *deeper = rows.to(x_TD.dtype).split(x_TD.shape[-1], dim=-1)
+        return x_TD.index_copy(0, places_i, first), Deep(places_i, tuple(deeper)) if deeper else None
 
     def forward(
         self,
@@ -72,19 +90,43 @@ class Holotron(nn.Module):
         *,
         state: DecoderState | None = None,
         rows: Sequence[int] | None = None,
-        pixels: Tensor | None = None,
+        pixels: Tensor | Sequence[Tensor] | None = None,
         last_only: bool = False,
     ) -> Tensor:
         """Logits of packed sequences. Without a state: the whole sequences, differentiable. With one: these tokens are
-        appended to the state's rows. `last_only` gives one row of logits per sequence."""
+        appended to the state's rows. `pixels` are tiles [n, 3, height, width], or several such tensors where sizes
+        differ. `last_only` gives one row of logits per sequence."""
         lengths = list(lengths) if lengths is not None else [ids_T.shape[0]]
-        x = self.merge(ids_T, self.encode_tiles(pixels) if pixels is not None else None)
+        tiles = [pixels] if isinstance(pixels, Tensor) else list(pixels or ())
+        x, deep = self.merge(ids_T, torch.cat([self.encode_tiles(t) for t in tiles]) if tiles else None)
+        shown = self.pictures(ids_T, lengths, [t.shape[-2:] for t in tiles for _ in t])
         if state is None:
-            layout = Layout.build(lengths, device=ids_T.device)
-            hidden = self.language_model(x, layout)
+            shift_3T = packed_shifts(lengths, shown)[0] if shown is not None else None
+            layout = Layout.build(lengths, shift_3T=shift_3T, device=ids_T.device)
+            hidden = self.language_model(x, layout, None, deep)
         else:
-            layout = state.advance(lengths, rows)
-            hidden = self.language_model(x, layout, state.cache)
+            layout = state.advance(lengths, rows, shown)
+            hidden = self.language_model(x, layout, state.cache, deep)
         if last_only:
             hidden = hidden[layout.starts_S1[1:].long() - 1]
         return self.language_model.logits(hidden)
+
+    def pictures(
+        self, ids_T: Tensor, lengths: Sequence[int], sizes: Sequence[tuple[int, int]]
+    ) -> list[list[Shown]] | None:
+        """Where in each sequence which picture stands, given the sizes (height, width) of all in order. None: the model
+        does not ask, its positions are indices."""
+        if not self.config.axes:
+            return None
+        step, remaining = self.config.image.patch_size * self.config.image.downsample, iter(sizes)
+        result = []
+        for ids in ids_T.split(list(lengths)):
+            places, at = (ids == self.config.tokens.image).nonzero()[:, 0].tolist(), 0
+            shown: list[Shown] = []
+            while at < len(places):
+                height, width = next(remaining)
+                picture = Shown(places[at], (height // step) * (width // step), 0, height // step, width // step)
+                shown.append(picture)
+                at += picture.count
+            result.append(shown)
+        return result

@@ -137,6 +137,10 @@ class VisionTower(nn.Module):
         self.config = config
         self.radio_model = RadioModel(config)
 
+    @property
+    def blocks(self) -> nn.ModuleList:
+        return self.radio_model.model.blocks
+
     def forward(self, pixels_n3HW: Tensor) -> Tensor:
         return self.radio_model.model(pixels_n3HW)[:, self.config.prefix :]
 

@@ -10,8 +10,9 @@ behind it is a square, so the root is enough, and its large products keep the si
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from holotron.errors import ConfigError
 from holotron.training.distributed import Ranks
 from holotron.training.learner import Learner
 from holotron.training.optimiser import Optimiser
@@ -20,7 +21,8 @@ from holotron.training.optimiser import Optimiser
 @torch.no_grad()
 def balance(learner: Learner, optimiser: Optimiser, pixels_n3HW: Tensor, where: Ranks) -> None:
     model = learner.model
-    assert model.mlp1 is not None
+    if not isinstance(model.mlp1, nn.Sequential):
+        raise ConfigError("model.balance is for models with a RADIO tower and its projector")
     _, rows = learner.see(pixels_n3HW)
     rows_size = (where.sum(rows.float().square().mean()) / where.count).sqrt()
     table = model.language_model.backbone.embeddings.weight

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from holotron.errors import InputError
 from holotron.model.config import ModelConfig
+from holotron.model.positions import Shown, packed_shifts, stretches
 from holotron.training.recipe import BatchPart
 from holotron.training.samples import NOWHERE, Sample, TokenSequence
 
@@ -59,6 +60,7 @@ class Batch:
     pointing: Pointing  # the token before a picture: which of its tokens will the reply point at?
     aiming: Pointing  # the token before a place in a reply: which of the picture's tokens shows it?
     samples: int
+    shift_3T: Tensor | None = None  # of a model whose positions have three axes, see `model.positions`
 
     @property
     def tokens(self) -> int:
@@ -109,7 +111,22 @@ def pack(
         pointing=Pointing(*map(send, _questions(flat, [s.points for s in flat], starts, places))),
         aiming=Pointing(*map(send, _questions(flat, [s.aims for s in flat], starts, places))),
         samples=len(tiles),
+        shift_3T=send(_shifts(flat, pictures, config)) if config.axes and flat else None,
     )
+
+
+def pictures_shown(sequence: TokenSequence, tiles: Tensor, config: ModelConfig, upto: int | None = None) -> list[Shown]:
+    """The pictures among a sequence's tokens (the first `upto`), for a model whose positions have three axes."""
+    step = config.image.patch_size * config.image.downsample
+    places = np.flatnonzero(sequence.ids[:upto] == config.tokens.image)
+    rows, columns = (side // step for side in tiles.shape[-2:]) if len(tiles) else (0, 0)
+    found = stretches(places, *sequence.shown[: len(places)].T)
+    return [Shown(start, count, offset, rows, columns) for start, count, _, offset in found]
+
+
+def _shifts(sequences: Sequence[TokenSequence], tiles: Tensor, config: ModelConfig) -> np.ndarray:
+    """How far the positions of all tokens are from their indices, [3, T]."""
+    return packed_shifts([len(s) for s in sequences], [pictures_shown(s, tiles, config) for s in sequences])[0]
 
 
 def _numbers(sequence: TokenSequence) -> np.ndarray:

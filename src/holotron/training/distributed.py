@@ -105,7 +105,7 @@ def shard(learner: Learner, where: Ranks) -> None:
     model = learner.model
     blocks: list[nn.Module] = list(model.language_model.backbone.layers)
     if model.vision_model is not None:
-        blocks += list(model.vision_model.radio_model.model.blocks)
+        blocks += list(model.vision_model.blocks)
     for block in blocks:
         fully_shard(block, mesh=mesh, ignored_params=whole & set(block.parameters()))
     fully_shard(learner, mesh=mesh, ignored_params=whole)

@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from holotron.model.positions import Shown
+from holotron.training.batches import pictures_shown
 from holotron.training.learner import Learner
 from holotron.training.samples import TokenSequence
 
@@ -24,9 +26,9 @@ def greedy(
     ids = [torch.from_numpy(sequence.ids[: sequence.prompt]).long().to(device) for _, sequence in prompts]
     rows = _rows(learner, prompts)
     state = model.new_state(len(prompts), capacity=max(map(len, ids)) + longest)
-    x = model.merge(torch.cat(ids), rows)
-    layout = state.advance([len(t) for t in ids])
-    hidden = model.language_model(x, layout, state.cache)[layout.starts_S1[1:].long() - 1]
+    x, deep = model.merge(torch.cat(ids), rows)
+    layout = state.advance([len(t) for t in ids], None, _pictures(learner, prompts))
+    hidden = model.language_model(x, layout, state.cache, deep)[layout.starts_S1[1:].long() - 1]
     replies: list[list[int]] = [[] for _ in prompts]
     running = set(range(len(prompts)))
     for _ in range(longest):
@@ -41,6 +43,13 @@ def greedy(
         layout = state.advance([1] * len(prompts))
         hidden = model.language_model(model.language_model.embed(chosen), layout, state.cache)
     return replies
+
+
+def _pictures(learner: Learner, prompts: Sequence[tuple[Tensor, TokenSequence]]) -> list[list[Shown]] | None:
+    config = learner.model.config
+    if not config.axes:
+        return None
+    return [pictures_shown(sequence, tiles, config, sequence.prompt) for tiles, sequence in prompts]
 
 
 def _rows(learner: Learner, prompts: Sequence[tuple[Tensor, TokenSequence]]) -> Tensor | None:

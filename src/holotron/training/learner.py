@@ -13,11 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from holotron.errors import ConfigError
 from holotron.kernels.layout import Layout
-from holotron.model.config import ModelConfig
+from holotron.model.config import ModelConfig, VisionConfig
 from holotron.model.model import Holotron
 from holotron.model.processor import normalise
-from holotron.model.vision import pixel_shuffle
 from holotron.training.batches import UNKNOWN, Batch
 from holotron.training.places import PlaceHead, PointingHead, TileHead
 from holotron.training.reading import ReadingHead, reading_loss, reading_weight
@@ -83,12 +83,8 @@ class Learner(nn.Module):
     # ------------------------------------------------------------------------------------------------------- the parts
 
     def see(self, pixels_n3HW: Tensor) -> tuple[Tensor, Tensor]:
-        """The tower's patches [n, L, V], and the language model's rows [n, tokens, D]."""
-        model = self.model
-        assert model.vision_model is not None and model.mlp1 is not None and model.config.projector is not None
-        rows, columns = self._grid(pixels_n3HW)
-        features = model.vision_model(pixels_n3HW)
-        return features, model.mlp1(pixel_shuffle(features, rows, columns, model.config.projector.shuffle))
+        """The tower's patches [n, L, V], and the language model's rows [n, tokens, levels * D]."""
+        return self.model.see(pixels_n3HW)
 
     def look(self, tiles_n3HW: Tensor) -> Tensor | None:
         """The language model's rows for tiles as they come in a batch; None where there are none."""
@@ -107,11 +103,11 @@ class Learner(nn.Module):
     def think(self, batch: Batch, rows_nkD: Tensor | None) -> Tensor:
         """The decoder's final hidden vectors, [T, D]."""
         decoder = self.model.language_model
-        x = decoder.embed(batch.ids_T)
+        x, deep = decoder.embed(batch.ids_T), None
         if rows_nkD is not None and len(batch.places_i):
             seen = rows_nkD.flatten(0, 1).index_select(0, batch.rows_i)
-            x = x.index_copy(0, batch.places_i, seen.to(x.dtype))
-        return decoder(x, Layout.build(batch.lengths, device=x.device))
+            x, deep = self.model.show(x, batch.places_i, seen)
+        return decoder(x, Layout.build(batch.lengths, shift_3T=batch.shift_3T, device=x.device), None, deep)
 
     def _keep_stream(self, layer: nn.Module, inputs: tuple[Tensor, Tensor | None, Any, Any]) -> None:
         added, stream = inputs[:2]
@@ -131,7 +127,8 @@ class Learner(nn.Module):
 
 def _head(name: str, config: ModelConfig) -> nn.Module:
     vision, projector = config.vision, config.projector
-    assert vision is not None and projector is not None, f"the {name} loss needs a vision tower"
+    if not isinstance(vision, VisionConfig) or projector is None:
+        raise ConfigError(f"the {name} loss needs a RADIO tower; {config.name or 'this model'} has none")
     width, side = config.decoder.hidden, vision.grid // projector.shuffle
     match name:
         case "reading":

@@ -42,7 +42,9 @@ def load_learner(recipe: CommonRecipe, device: torch.device, losses: Collection[
     if wanted.template:
         if isinstance(found, Path):
             raise ConfigError("model.template is for presets; a checkpoint brings its own")
-        processor.template = ChatTemplate.builtin(wanted.template, processor.tokenizer.special)
+        processor.template = ChatTemplate.builtin(
+            wanted.template, processor.tokenizer.special, processor.tokenizer.image
+        )
     if losses and model.vision_model is None:
         raise ConfigError(f"the losses {', '.join(sorted(losses))} need a vision tower and {wanted.source} has none")
     torch.manual_seed(recipe.seed)  # of heads, and of adapters

@@ -108,8 +108,10 @@ def attend_tiles(qkv_nLC: Tensor, heads: int) -> Tensor:
     head_dim = width // (3 * heads)
     out = torch.empty((tiles, length, heads * head_dim), dtype=qkv_nLC.dtype, device=qkv_nLC.device)
     left, right = two_powers(head_dim)
-    if left < 16 or 0 < right < 16:
-        left, right = max(16, next_power_of_two(head_dim)), 0
+    if left < 16:
+        left, right = 16, 0
+    elif right:
+        right = max(16, right)  # the least that a product takes
     wide = qkv_nLC.element_size() == 4
     tile, block = (64, 32) if wide else (TILE, BLOCK)
     tail = length % block

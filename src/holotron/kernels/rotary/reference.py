@@ -1,14 +1,33 @@
 """Head norms and rotary positions in torch.
 
+Every pair of dimensions turns by the position of its token divided by a period of its own. With M-RoPE a token has
+three positions, in time, row and column, and the pairs take them in turn (`Rotation.axes`): 0 1 2 0 1 2 ..., until the
+shares of rows and columns are used up; the rest turns with time. Text has the same position three times.
+
 Legend: T tokens, H query heads, K key heads, D head dim.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from holotron.kernels.norm.reference import rms_norm
+
+
+class Rotation(NamedTuple):
+    """How heads are rotated."""
+
+    theta: float
+    dim: int | None = None  # only the first so many dimensions; None: all
+    sections: tuple[int, int, int] | None = None  # M-RoPE: how many pairs turn with time, row and column
+
+    def axes(self, pairs: int) -> list[int]:
+        """Which of the three positions turns each pair."""
+        _, rows, columns = self.sections or (pairs, 0, 0)
+        return [1 if i % 3 == 1 and i < 3 * rows else 2 if i % 3 == 2 and i < 3 * columns else 0 for i in range(pairs)]
 
 
 def periods(dim: int, theta: float, device: torch.device, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -17,12 +36,15 @@ def periods(dim: int, theta: float, device: torch.device, dtype: torch.dtype = t
 
 
 def rotate(
-    q_THD: Tensor, k_TKD: Tensor, positions_T: Tensor, theta: float, dim: int | None = None
+    q_THD: Tensor, k_TKD: Tensor, positions_T: Tensor, rotation: Rotation, shift_3T: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Rotary positions, half-split convention, angles in fp32 (float64 for a float64 model). Only the first `dim`
-    dimensions of a head are rotated, or all."""
-    dtype, dim = torch.promote_types(q_THD.dtype, torch.float32), dim or q_THD.shape[-1]
-    angle = positions_T.to(dtype)[:, None] / periods(dim, theta, q_THD.device, dtype)
+    """Rotary positions, half-split convention, angles in fp32 (float64 for a float64 model). `shift_3T`: how far a
+    token's time, row and column are from its index in the sequence; None: not at all."""
+    dtype, dim = torch.promote_types(q_THD.dtype, torch.float32), rotation.dim or q_THD.shape[-1]
+    place_Ti = positions_T[:, None]
+    if shift_3T is not None:
+        place_Ti = place_Ti + shift_3T[rotation.axes(dim // 2)].T
+    angle = place_Ti.to(dtype) / periods(dim, rotation.theta, q_THD.device, dtype)
     cos, sin = angle.cos()[:, None], angle.sin()[:, None]
 
     def turn(t: Tensor) -> Tensor:
@@ -40,8 +62,9 @@ def norm_and_rotate(
     k_weight_D: Tensor,
     eps: float,
     positions_T: Tensor,
-    theta: float,
-    dim: int | None = None,
+    rotation: Rotation,
+    shift_3T: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Norm every head, then rotate it by its token's position."""
-    return rotate(rms_norm(q_THD, q_weight_D, eps), rms_norm(k_TKD, k_weight_D, eps), positions_T, theta, dim)
+    q, k = rms_norm(q_THD, q_weight_D, eps), rms_norm(k_TKD, k_weight_D, eps)
+    return rotate(q, k, positions_T, rotation, shift_3T)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from holotron.kernels.dispatch import next_power_of_two, power_of_two
 from holotron.kernels.rotary import reference
+from holotron.kernels.rotary.reference import Rotation
 
 BLOCK_H = 8  # heads per program
 
@@ -51,6 +52,7 @@ def _norm_and_rotate(
     q_weight_ptr,
     k_weight_ptr,
     positions_ptr,
+    shift_ptr,
     periods_ptr,
     q_out_ptr,
     k_out_ptr,
@@ -59,18 +61,28 @@ def _norm_and_rotate(
     stride_qh,
     stride_kt,
     stride_kh,
+    stride_shift,
     HEADS: tl.constexpr,
     KV_HEADS: tl.constexpr,
     HALF: tl.constexpr,
     REST: tl.constexpr,
     BLOCK_R: tl.constexpr,
     BLOCK_H: tl.constexpr,
+    SHIFTED: tl.constexpr,
+    ROW_PAIRS: tl.constexpr,
+    COLUMN_PAIRS: tl.constexpr,
 ):
     token = tl.program_id(0).to(tl.int64)
     block = tl.program_id(1)
+    pair = tl.arange(0, HALF)
+    place = tl.load(positions_ptr + token) + tl.zeros([HALF], tl.int64)
+    if SHIFTED:  # see `Rotation.axes`
+        by_row = (pair % 3 == 1) & (pair < 3 * ROW_PAIRS)
+        by_column = (pair % 3 == 2) & (pair < 3 * COLUMN_PAIRS)
+        axis = tl.where(by_row, 1, tl.where(by_column, 2, 0))
+        place += tl.load(shift_ptr + axis * stride_shift + token)
     # The exact quotient: far into a context, one wrong last bit is a visible turn.
-    position = tl.load(positions_ptr + token).to(tl.float32) + tl.zeros([HALF], tl.float32)
-    angle = tl.div_rn(position, tl.load(periods_ptr + tl.arange(0, HALF)))
+    angle = tl.div_rn(place.to(tl.float32), tl.load(periods_ptr + pair))
     cos, sin = tl.cos(angle)[None, :], tl.sin(angle)[None, :]
     q_blocks = (HEADS + BLOCK_H - 1) // BLOCK_H
     if block < q_blocks:
@@ -85,8 +97,8 @@ def _norm_and_rotate(
         )  # fmt: skip
 
 
-def supported(q_THD: Tensor, turned: int | None = None) -> bool:
-    turned = turned or q_THD.shape[-1]
+def supported(q_THD: Tensor, rotation: Rotation) -> bool:
+    turned = rotation.dim or q_THD.shape[-1]
     return power_of_two(turned) and turned >= 32
 
 
@@ -102,11 +114,12 @@ def norm_and_rotate(
     k_weight_D: Tensor,
     eps: float,
     positions_T: Tensor,
-    theta: float,
-    turned: int | None = None,
+    rotation: Rotation,
+    shift_3T: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     tokens, heads, dim = q_THD.shape
-    turned = turned or dim
+    turned = rotation.dim or dim
+    _, by_row, by_column = rotation.sections or (0, 0, 0)
     kv_heads = k_TKD.shape[1]
     q_out = torch.empty((tokens, heads, dim), dtype=q_THD.dtype, device=q_THD.device)
     k_out = torch.empty((tokens, kv_heads, dim), dtype=k_TKD.dtype, device=k_TKD.device)
@@ -116,7 +129,8 @@ def norm_and_rotate(
         q_weight_D,
         k_weight_D,
         positions_T,
-        _periods(turned, theta, q_THD.device),
+        shift_3T if shift_3T is not None else positions_T,
+        _periods(turned, rotation.theta, q_THD.device),
         q_out,
         k_out,
         eps,
@@ -124,12 +138,16 @@ def norm_and_rotate(
         q_THD.stride(1),
         k_TKD.stride(0),
         k_TKD.stride(1),
+        shift_3T.stride(0) if shift_3T is not None else 0,
         heads,
         kv_heads,
         turned // 2,
         dim - turned,
         next_power_of_two(max(dim - turned, 1)),
         BLOCK_H,
+        shift_3T is not None,
+        by_row,
+        by_column,
         num_warps=2,
     )
     return q_out, k_out

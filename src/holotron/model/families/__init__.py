@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from holotron.errors import ConfigError
 from holotron.model.families.base import AgentDefaults, Chat, Family, ImageTokens
-from holotron.model.hf_json import read_json
+from holotron.model.hf_json import read_json, read_preprocessor
 from holotron.registry import Registry
 
 if TYPE_CHECKING:
@@ -52,7 +52,9 @@ FAMILIES: Registry[type[Family]] = Registry(
         "nemotron_omni": f"{_HERE}.nemotron_omni",
         "nemotron_h": f"{_HERE}.nemotron_h",
         "qwen3": f"{_HERE}.qwen3",
+        "qwen3_vl": f"{_HERE}.qwen3_vl",
         "qwen3_5": f"{_HERE}.qwen3_5",
+        "qwen3_5_vl": f"{_HERE}.qwen3_5_vl",
         "hosted": f"{_HERE}.hosted",
     },
 )
@@ -92,8 +94,7 @@ def load_config(path: str | Path) -> ModelConfig:
     """Read a checkpoint folder's `config.json` (or the file itself)."""
     path = Path(path)
     file = path / "config.json" if path.is_dir() else path
-    beside = file.with_name("preprocessor_config.json")
-    return parse_config(read_json(file), str(file), read_json(beside) if beside.is_file() else None)
+    return parse_config(read_json(file), str(file), read_preprocessor(file.parent) or None)
 
 
 def parse_config(

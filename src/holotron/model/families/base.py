@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from holotron.errors import ConfigError
 
@@ -62,6 +62,9 @@ class Family:
     # The repository whose Python files open it in other tools; empty: they know the family themselves.
     code: ClassVar[str] = ""
     agents: ClassVar[tuple[AgentDefaults, ...]] = ()
+    # How its files hold experts where not one by one: all of a layer in one tensor, gates and inner projections side by
+    # side, every matrix as we have it ("stacked") or turned over ("transposed").
+    fused_experts: ClassVar[Literal["stacked", "transposed"] | None] = None
     # Of the tensors that have no parameter here: those that published files may carry all the same.
     ignored: ClassVar[re.Pattern[str]] = re.compile(r"(^|\.)rotary_emb\.inv_freq$")
 

@@ -62,8 +62,8 @@ def read_tokens(top: Mapping[str, Any], llm: Mapping[str, Any], image_ids: tuple
     start, end = image_ids[1:] if image == image_ids[0] else (image + 1, image + 2)
     return TokenIds(
         image=image,
-        image_start=either("img_start_token_id") or start,
-        image_end=either("img_end_token_id") or end,
+        image_start=either("img_start_token_id") or either("vision_start_token_id") or start,
+        image_end=either("img_end_token_id") or either("vision_end_token_id") or end,
         bos=either("bos_token_id"),
         eos=tuple(eos) if isinstance(eos, list) else (eos,) if eos is not None else (),
         first_unsampled=either("first_unsampled_token_id"),

@@ -70,6 +70,7 @@ class NemotronVL(Family):
     def write(self, config: ModelConfig) -> dict[str, Any]:
         if config.vision is None or config.projector is None:
             return {**write_decoder(config.decoder), **write_tokens(config.tokens)}
+        assert isinstance(config.vision, VisionConfig)
         image = config.image.to_hf()
         return {
             "architectures": [self.model_types[0]],

@@ -12,7 +12,7 @@ from typing import Any
 from holotron.errors import ConfigError
 from holotron.model.config import AttentionConfig, DecoderConfig, MLPConfig, ModelConfig, TokenIds
 from holotron.model.families import FAMILIES
-from holotron.model.families.base import AgentDefaults, Chat, Family
+from holotron.model.families.base import Chat, Family
 from holotron.model.families.common import Fields, names_kind, read_tokens, write_sizes, write_tokens
 
 _OUTSIDE_LAYERS = {
@@ -27,8 +27,6 @@ class Qwen3(Family):
     name = "qwen3"
     model_types = ("qwen3", "Qwen3ForCausalLM")
     chat = Chat("chatml", mark="<|im_start|>", end="<|im_end|>")
-    # Holo2 and its successors stand on Qwen3-VL and Qwen3.5: by URL they are understood, their towers are not built.
-    agents = (AgentDefaults(r"holo-?[234]", "holotron", temperature=0.0, source="github.com/hcompai/hai-cookbook"),)
 
     def recognises(self, data: Mapping[str, Any]) -> bool:
         return names_kind(data, self.model_types)
@@ -64,15 +62,19 @@ class Qwen3(Family):
         }
 
     def tensor_key(self, parameter: str) -> str:
-        name = parameter.removeprefix("language_model.")
-        if name in _OUTSIDE_LAYERS:
-            return _OUTSIDE_LAYERS[name]
-        match = re.fullmatch(r"backbone\.layers\.(\d+)\.(norm|mixer)\.(.+)", name)
-        assert match, name
-        layer, second = divmod(int(match[1]), 2)
-        if match[2] == "norm":
-            return f"model.layers.{layer}.{'post_attention_layernorm' if second else 'input_layernorm'}.{match[3]}"
-        return f"model.layers.{layer}.{'mlp' if second else 'self_attn'}.{match[3]}"
+        return layer_key(parameter.removeprefix("language_model."))
+
+
+def layer_key(name: str) -> str:
+    """What a text checkpoint calls a parameter of the decoder."""
+    if name in _OUTSIDE_LAYERS:
+        return _OUTSIDE_LAYERS[name]
+    match = re.fullmatch(r"backbone\.layers\.(\d+)\.(norm|mixer)\.(.+)", name)
+    assert match, name
+    layer, second = divmod(int(match[1]), 2)
+    if match[2] == "norm":
+        return f"model.layers.{layer}.{'post_attention_layernorm' if second else 'input_layernorm'}.{match[3]}"
+    return f"model.layers.{layer}.{'mlp' if second else 'self_attn'}.{match[3]}"
 
 
 def _decoder(f: Fields) -> DecoderConfig:
@@ -99,10 +101,10 @@ def _decoder(f: Fields) -> DecoderConfig:
     )
 
 
-def holo2_8b() -> ModelConfig:
-    """The decoder of Holo2-8B (Qwen3-8B): the transformer that the hybrid is compared with."""
+def holo2_8b_text() -> ModelConfig:
+    """The decoder of Holo2-8B alone, as a Qwen3-8B: the transformer that the hybrid is compared with."""
     return ModelConfig(
-        name="holo2-8b",
+        name="holo2-8b-text",
         family="qwen3",
         decoder=DecoderConfig(
             vocab=151_936,

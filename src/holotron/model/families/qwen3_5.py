@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from holotron.errors import ConfigError
 from holotron.model.config import AttentionConfig, DecoderConfig, DeltaConfig, MLPConfig, ModelConfig, MoEConfig
 from holotron.model.families import FAMILIES
 from holotron.model.families.base import Chat, Family
 from holotron.model.families.common import Fields, read_tokens, write_sizes, write_tokens
+from holotron.model.families.qwen_tower import read_rope
 
 MODEL_TYPES = ("qwen3_5_text", "qwen3_5_moe_text")
 _MIXERS = {"linear_attention": "G", "full_attention": "*"}
@@ -22,7 +23,7 @@ _MIXERS = {"linear_attention": "G", "full_attention": "*"}
 @FAMILIES.register("qwen3_5")
 class Qwen35(Family):
     name = "qwen3_5"
-    model_types = MODEL_TYPES
+    model_types: ClassVar[tuple[str, ...]] = MODEL_TYPES
     chat = Chat("chatml", mark="<|im_start|>", end="<|im_end|>")
     ignored = re.compile(r"(^|\.)mtp\.|(^|\.)rotary_emb\.inv_freq$")
 
@@ -40,24 +41,25 @@ class Qwen35(Family):
         )
 
     def write(self, config: ModelConfig) -> dict[str, Any]:
-        return {**_written(config.decoder), **write_tokens(config.tokens)}
+        return {**written(config.decoder), **write_tokens(config.tokens)}
 
     def tensor_key(self, parameter: str) -> str:
         return tensor_key(parameter.removeprefix("language_model."))
 
 
-def decoder(f: Fields) -> DecoderConfig:
+def decoder(f: Fields, *, sees: bool = False) -> DecoderConfig:
     """What a text model's `config.json` (or the composite's `text_config`) describes. Left out, a field has the default
-    of transformers' configuration class."""
+    of transformers' configuration class. Only where there are pictures (`sees`) do positions have three axes."""
     if f.get("attention_bias", default=False):
         raise ConfigError(f"{f.where}: biases in the attention projections are not part of this family")
     if f.get("hidden_act", default="silu") != "silu":
         raise ConfigError(f"{f.where}: hidden_act {f.get('hidden_act')!r} is not supported; this family uses 'silu'")
     heads, head_dim = f.integer("num_attention_heads"), f.integer("head_dim", default=256)
-    rope = f.get("rope_parameters", "rope_scaling", default={})
-    if rope.get("rope_type", "default") != "default":
-        raise ConfigError(f"{f.where}: rope_type {rope['rope_type']!r} is not supported")
-    share = float(rope.get("partial_rotary_factor", f.get("partial_rotary_factor", default=0.25)))
+    share = float(f.get("partial_rotary_factor", default=0.25))
+    if isinstance(rope := f.get("rope_parameters", "rope_scaling"), Mapping):
+        share = float(rope.get("partial_rotary_factor", share))
+    turned = int(head_dim * share)
+    theta, sections = read_rope(f, 10_000.0, (11, 11, 10))
     experts = f.get("num_experts") is not None
     return DecoderConfig(
         vocab=f.integer("vocab_size"),
@@ -74,10 +76,11 @@ def decoder(f: Fields) -> DecoderConfig:
             heads=heads,
             kv_heads=f.integer("num_key_value_heads", default=heads),
             head_dim=head_dim,
-            rope_theta=float(rope.get("rope_theta", f.get("rope_theta", default=10_000.0))),
+            rope_theta=theta,
             qk_norm=True,
-            rotary_dim=int(head_dim * share),
+            rotary_dim=turned,
             gated=True,
+            sections=sections if sees else None,
         ),
         mlp=None if experts else MLPConfig(f.integer("intermediate_size"), "swiglu"),
         moe=_experts(f) if experts else None,
@@ -114,7 +117,7 @@ def _mixers(f: Fields) -> list[str]:
     return [_MIXERS[kind] for kind in kinds]
 
 
-def _written(d: DecoderConfig) -> dict[str, Any]:
+def written(d: DecoderConfig) -> dict[str, Any]:
     assert d.attention
     assert d.delta
     a, n = d.attention, d.delta
@@ -135,6 +138,7 @@ def _written(d: DecoderConfig) -> dict[str, Any]:
             "rope_type": "default",
             "rope_theta": a.rope_theta,
             "partial_rotary_factor": (a.rotary_dim or a.head_dim) / a.head_dim,
+            **({"mrope_section": list(a.sections), "mrope_interleaved": True} if a.sections else {}),
         },
         "linear_num_key_heads": n.key_heads,
         "linear_num_value_heads": n.value_heads,

@@ -5,7 +5,7 @@ tokenizer_config.json     names of special tokens; in older checkpoints also the
 special_tokens_map.json   the names again (read where the former is silent)
 chat_template.jinja       the chat template (or chat_template.json)
 config.json               image settings, ids of the image tokens
-preprocessor_config.json  image settings again (read where config.json is silent)
+preprocessor_config.json  image settings again (read where config.json is silent), or processor_config.json
 generation_config.json    which tokens end a reply; how its publishers sample
 """
 
@@ -20,7 +20,7 @@ from typing import Any
 from holotron.errors import CheckpointError, ConfigError
 from holotron.model.families import families, recognise
 from holotron.model.families.base import Family, nested_decoder
-from holotron.model.hf_json import read_json
+from holotron.model.hf_json import read_json, read_preprocessor
 from holotron.model.processor.sampling import SamplingDefaults
 from holotron.model.processor.template import ChatTemplate
 from holotron.model.processor.tiling import ImageConfig
@@ -62,7 +62,7 @@ def read(path: Path) -> ProcessorFiles:
         image_start=start,
         image_end=end,
     )
-    images = _images(config, optional("preprocessor_config.json"))
+    images = _images(config, read_preprocessor(path))
     if images is not None:
         _check_image_ids(tokenizer, config, family, path)
     source = _template_source(path, settings, optional("chat_template.json"))
@@ -129,8 +129,8 @@ def _check_image_ids(tokenizer: Tokenizer, config: Mapping[str, Any], family: Fa
     """The network overwrites rows by id and the tokenizer writes ids by name: they have to mean the same ones."""
     for token, keys in (
         (tokenizer.image, ("img_context_token_id", "image_token_id", "image_token_index")),
-        (tokenizer.image_start, ("img_start_token_id",)),
-        (tokenizer.image_end, ("img_end_token_id",)),
+        (tokenizer.image_start, ("img_start_token_id", "vision_start_token_id")),
+        (tokenizer.image_end, ("img_end_token_id", "vision_end_token_id")),
     ):
         for key in keys:
             if (wanted := config.get(key)) is not None and tokenizer.token_id(token) != wanted:
@@ -159,5 +159,5 @@ def _template_source(path: Path, settings: Mapping[str, Any], json_file: Mapping
 def _builtin_for(tokenizer: Tokenizer) -> ChatTemplate:
     for chat in (family.chat for family in families()):
         if chat is not None and tokenizer.token_id(chat.mark) is not None:
-            return ChatTemplate.builtin(chat.template, tokenizer.special)
+            return ChatTemplate.builtin(chat.template, tokenizer.special, tokenizer.image)
     raise ConfigError("the checkpoint has no chat template, and its tokens fit none of ours; add chat_template.jinja")

@@ -8,7 +8,7 @@ always plain 8-bit RGB: the first frame of an animation, rotated as its EXIF say
 Resizing is bicubic with antialiasing in float32, as the published processor does, then rounded and clamped
 to bytes. The published code keeps the floats, including the overshoot beyond black and white beside sharp
 edges; the serving stacks clamp it, and so do we: a byte is what can be hashed, cached and moved at a
-quarter of the cost.
+quarter of the cost. Qwen's processor works in bytes throughout, and for its models so do we.
 """
 
 from __future__ import annotations
@@ -121,7 +121,8 @@ def to_tiles(image: np.ndarray | Tensor, config: ImageConfig) -> Tensor:
     height, width = pixels.shape[-2:]
     if config.dynamic:
         columns, rows = patch_grid(width, height, config)
-        return _resize(pixels, rows * config.patch_size, columns * config.patch_size)
+        resize = _resize_bytes if config.min_pixels is not None and pixels.device.type == "cpu" else _resize
+        return resize(pixels, rows * config.patch_size, columns * config.patch_size)
     columns, rows = tile_grid(width, height, config)
     size = config.tile_size
     sheet = _resize(pixels, rows * size, columns * size)
@@ -136,6 +137,14 @@ def _resize(pixels_1chw: Tensor, height: int, width: int) -> Tensor:
         return pixels_1chw.contiguous()
     resized = interpolate(pixels_1chw.float().contiguous(), size=(height, width), mode="bicubic", antialias=True)
     return resized.round_().clamp_(0, 255).to(torch.uint8)
+
+
+def _resize_bytes(pixels_1chw: Tensor, height: int, width: int) -> Tensor:
+    """As Qwen's published processor does it: rows, then columns, each rounded and clamped to bytes. Beside sharp edges
+    that is up to 20 levels from one resize in fp32."""
+    if pixels_1chw.shape[-2:] == (height, width):
+        return pixels_1chw.contiguous()
+    return interpolate(pixels_1chw, size=(height, width), mode="bicubic", antialias=True).contiguous()
 
 
 def normalise(tiles: Tensor, config: ImageConfig, dtype: torch.dtype = torch.float32) -> Tensor:

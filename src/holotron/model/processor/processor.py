@@ -131,7 +131,8 @@ class Processor:
         """For models without a vocabulary of their own: one token per byte (see `byte_tokenizer`), turns as the
         built-in template has them."""
         tokenizer = byte_tokenizer(**ids)
-        return cls(tokenizer, ChatTemplate.builtin(template, tokenizer.special), images, limits=limits)
+        chat = ChatTemplate.builtin(template, tokenizer.special, tokenizer.image)
+        return cls(tokenizer, chat, images, limits=limits)
 
     def save(self, path: str | Path) -> None:
         """Write everything `from_folder` reads but `config.json`, which belongs to the weights."""
@@ -228,10 +229,11 @@ class Processor:
         if sources:
             self._image_config()
         if tokenizer.image_id is not None:
-            # Tags the tokenizer knows stand around every placeholder.
+            # Tags the tokenizer knows stand around every placeholder, also where the template wrote none.
             start = ink(tokenizer.image_start) if tokenizer.image_start_id is not None else ""
             end = ink(tokenizer.image_end) if tokenizer.image_end_id is not None else ""
-            text = text.replace(image := ink(tokenizer.image), f"{start}{image}{end}")
+            tagged = f"{start}{(image := ink(tokenizer.image))}{end}"
+            text = text.replace(tagged, image).replace(image, tagged)
         short = tokenizer.encode_inked(text)
         if tokenizer.image_id is not None and (places := short.count(tokenizer.image_id)) != len(sources):
             raise ConfigError(f"the chat template wrote {places} image placeholders for {len(sources)} images")

@@ -122,12 +122,12 @@ class ChatTemplate:
         return self if self.control >= set(control) else ChatTemplate(self.source, self.special, self.image, control)
 
     @classmethod
-    def builtin(cls, name: str, special: Mapping[str, str] | None = None) -> ChatTemplate:
+    def builtin(cls, name: str, special: Mapping[str, str] | None = None, image: str = "<image>") -> ChatTemplate:
         """A template of ours: `nemotron-vl` (Holotron-12B's format), `chatml`, or `turns` (small policies)."""
         file = resources.files(__package__) / "templates" / f"{name}.jinja"
         if not file.is_file():
             raise ConfigError(f"there is no built-in chat template {name!r}; there are: nemotron-vl, chatml, turns")
-        return cls(file.read_text(encoding="utf-8"), special)
+        return cls(file.read_text(encoding="utf-8").replace("<image>", image), special, image)
 
     # -------------------------------------------------------------------------------------------------------- rendering
 

@@ -1,6 +1,6 @@
 """How an image of any size becomes squares the vision tower can read. Pure arithmetic: no pixels here.
 
-Two rules exist in the family, and the checkpoint's `config.json` says which one it was trained with.
+Three rules exist in the family, and the checkpoint's files say which one it was trained with.
 
 **Tiles** (Holotron-12B): the image is stretched onto the grid of tiles whose shape is nearest to its own,
 at most `max_tiles` of them, and one thumbnail of the whole image follows. A 1920x1080 screenshot becomes
@@ -9,6 +9,9 @@ to 2x1 tiles (768 tokens) while 1280x800 becomes 3x2 (1792 tokens).
 
 **Dynamic resolution** (Nemotron 3 Nano Omni): one resize to a whole number of patches, near the image's own
 size, with a least and a greatest number of patches; no tiles, no thumbnail.
+
+**Smart resize** (Qwen3-VL, Qwen3.5): the same with a least and a greatest number of pixels, each side rounded to whole
+tokens (32 pixels); see `smart_resize`.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from functools import cache
 from typing import Any
 
 from holotron.errors import ConfigError
+from holotron.model.processor.smart_resize import MEAN, PIXELS, STD, smart_resize
 
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
@@ -39,6 +43,9 @@ class ImageConfig:
     # Both set: dynamic resolution instead of tiles. A greatest number of 0 means no cap.
     min_patches: int | None = None
     max_patches: int | None = None
+    # Or these two set: dynamic resolution by smart resize.
+    min_pixels: int | None = None
+    max_pixels: int | None = None
 
     def __post_init__(self) -> None:
         step = self.patch_size * self.downsample
@@ -53,10 +60,24 @@ class ImageConfig:
             raise ConfigError(f"mean and std need three channels each, std above zero: {self.mean}, {self.std}")
         if (self.min_patches is None) != (self.max_patches is None):
             raise ConfigError("dynamic resolution needs both a least and a greatest number of patches")
+        if self.min_pixels is not None or self.max_pixels is not None:
+            if not 0 < (self.min_pixels or 0) <= (self.max_pixels or 0):
+                raise ConfigError(
+                    f"smart resize needs 0 < min_pixels <= max_pixels: {self.min_pixels}, {self.max_pixels}"
+                )
+            if self.min_patches is not None:
+                raise ConfigError("give a range of patches or a range of pixels, not both")
 
     @property
     def dynamic(self) -> bool:
-        return self.min_patches is not None
+        return self.min_patches is not None or self.min_pixels is not None
+
+    @property
+    def most_patches(self) -> int:
+        """Of one tile, or of one picture at dynamic resolution (0: without a cap)."""
+        if self.max_pixels is not None:
+            return self.max_pixels // self.patch_size**2
+        return (self.max_patches or 0) if self.dynamic else (self.tile_size // self.patch_size) ** 2
 
     @property
     def tokens_per_tile(self) -> int:
@@ -73,6 +94,9 @@ class ImageConfig:
         its default."""
         given: dict[str, Any] = {}
         config = {**(preprocessor or {}), **{key: value for key, value in config.items() if value is not None}}
+        merge = (config.get("vision_config") or {}).get("spatial_merge_size") or config.get("merge_size")
+        if merge is not None:
+            return cls._smart(config, int(_number("spatial_merge_size", merge)))
 
         def take(name: str, *keys: str) -> None:
             for key in keys:
@@ -107,8 +131,38 @@ class ImageConfig:
             given.setdefault("max_patches", 0)
         return cls(**given)
 
+    @classmethod
+    def _smart(cls, config: Mapping[str, Any], merge: int) -> ImageConfig:
+        """Qwen's files. The range of pixels goes by two pairs of names; the older ones win, as in transformers."""
+        size = config.get("size") if isinstance(config.get("size"), Mapping) else {}
+        edges = {
+            name: _number(name, config.get(old) or (size or {}).get(name) or PIXELS[name])
+            for name, old in (("shortest_edge", "min_pixels"), ("longest_edge", "max_pixels"))
+        }
+        patch = int(_number("patch_size", (config.get("vision_config") or config).get("patch_size") or 16))
+        return cls(
+            tile_size=16 * patch * merge,
+            patch_size=patch,
+            downsample=merge,
+            mean=_colours("image_mean", config.get("image_mean") or MEAN),
+            std=_colours("image_std", config.get("image_std") or STD),
+            min_pixels=int(edges["shortest_edge"]),
+            max_pixels=int(edges["longest_edge"]),
+        )
+
     def to_hf(self) -> dict[str, Any]:
         """The same values under the names of a `preprocessor_config.json`."""
+        if self.min_pixels is not None:
+            return {
+                "image_processor_type": "Qwen2VLImageProcessorFast",
+                "processor_class": "Qwen3VLProcessor",
+                "size": {"shortest_edge": self.min_pixels, "longest_edge": self.max_pixels},
+                "patch_size": self.patch_size,
+                "temporal_patch_size": 2,
+                "merge_size": self.downsample,
+                "image_mean": list(self.mean),
+                "image_std": list(self.std),
+            }
         values: dict[str, Any] = {
             "image_size": self.tile_size,
             "patch_size": self.patch_size,
@@ -121,6 +175,13 @@ class ImageConfig:
         if self.dynamic:
             values |= {"min_num_patches": self.min_patches, "max_num_patches": self.max_patches}
         return values
+
+
+def _colours(name: str, values: Any) -> tuple[float, float, float]:
+    if not isinstance(values, list | tuple) or len(values) != 3:
+        raise ConfigError(f"the image setting {name} must be three numbers, found {values!r}")
+    red, green, blue = (_number(name, value) for value in values)
+    return red, green, blue
 
 
 def _number(name: str, value: Any) -> float:
@@ -156,6 +217,10 @@ def tile_count(width: int, height: int, config: ImageConfig) -> int:
 
 def patch_grid(width: int, height: int, config: ImageConfig) -> tuple[int, int]:
     """(columns, rows) of patches at dynamic resolution, both multiples of the downsampling."""
+    if config.min_pixels is not None and config.max_pixels is not None:
+        step = config.patch_size * config.downsample
+        width, height = smart_resize(width, height, step, config.min_pixels, config.max_pixels)
+        return width // config.patch_size, height // config.patch_size
     if config.min_patches is None:
         raise ConfigError("this model cuts its images into tiles; it has no dynamic resolution")
     least, most = config.min_patches, config.max_patches or math.inf

@@ -250,14 +250,16 @@ def byte_tokenizer(
     image_end: int | None = 258,
     bos: int | None = 259,
     eos: int = 260,
+    names: tuple[str, str, str] = ("<image>", "<img>", "</img>"),
 ) -> Tokenizer:
     """One token per byte and the control tokens of the templates `chatml` and `turns`, as a real `tokenizer.json`: for
     models that bring none.
 
     Bytes take the lowest ids the control tokens leave free (0-255, in order, unless a model fixes those
-    otherwise).
+    otherwise). `names`: what the model's family calls its three image tokens.
     """
-    wanted = {"<image>": image, "<img>": image_start, "</img>": image_end, "<s>": bos, "<|im_end|>": eos}
+    images = dict(zip(names, (image, image_start, image_end), strict=True))
+    wanted = images | {"<s>": bos, "<|im_end|>": eos}
     fixed = {token: index for token, index in wanted.items() if index is not None}
     free = (index for index in range(1 << 30) if index not in fixed.values())
     vocab = {char: next(free) for char, _ in sorted(_BYTE_OF_CHAR.items(), key=lambda pair: pair[1])}
@@ -270,4 +272,4 @@ def byte_tokenizer(
     backend.decoder = tokenizers.decoders.ByteLevel()
     backend.add_special_tokens([tokenizers.AddedToken(token, special=True, normalized=False) for token in fixed])
     special = {"eos_token": "<|im_end|>"} | ({"bos_token": "<s>"} if bos is not None else {})
-    return Tokenizer(backend, special=special)
+    return Tokenizer(backend, special=special, image=names[0], image_start=names[1], image_end=names[2])

@@ -63,13 +63,16 @@ def _fill(name: str, tensor: Tensor, config: ModelConfig, generator: torch.Gener
     elif name.endswith("conv1d.weight"):
         bound = tensor.shape[-1] ** -0.5
         tensor.uniform_(-bound, bound, generator=generator)
-    elif last == "pos_embed":
-        tensor.copy_(_waves(math.isqrt(tensor.shape[1]), tensor.shape[2]))
+    elif last == "pos_embed" or name.endswith("pos_embed.weight"):
+        tensor.copy_(_waves(math.isqrt(tensor.shape[-2]), tensor.shape[-1]).view(tensor.shape))
+    elif name.endswith("patch_embed.proj.weight"):
+        tensor.normal_(0, tensor[0].numel() ** -0.5, generator=generator)
     elif last == "token" or "embeddings" in name:
         tensor.normal_(0, 0.02, generator=generator)
     else:
         std = tensor.shape[-1] ** -0.5
-        if any(part in name for part in ("out_proj", "o_proj", "down_proj", "attn.proj", "fc2")):
+        writes = any(part in name for part in ("out_proj", "o_proj", "down_proj", "attn.proj", "fc2"))
+        if writes and not name.startswith("mlp1."):
             # What writes into the residual stream starts smaller, so that depth does not blow it up.
             depth = (
                 config.vision.layers * 2 if config.vision and "vision_model" in name else len(config.decoder.pattern)

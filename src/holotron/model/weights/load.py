@@ -22,16 +22,18 @@ import torch
 from torch import Tensor
 
 from holotron.errors import CheckpointError, ConfigError
-from holotron.model.config import ModelConfig
+from holotron.model.config import ModelConfig, VisionConfig
 from holotron.model.families import family_of, load_config
 from holotron.model.model import Holotron
 from holotron.model.weights.declared import Declared, check_complete, is_activation_scale, read_declared
 from holotron.model.weights.eight_bit import narrow, scales_of
+from holotron.model.weights.fused import unfused
 from holotron.model.weights.headers import Header, read_headers
 from holotron.model.weights.names import Entry, entries
 from holotron.model.weights.reader import Reader
 from holotron.model.weights.storage import allocate
 from holotron.model.weights.stored import Stored, Unreadable, copy_into, find
+from holotron.model.weights.tied import untied_if_different
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +58,8 @@ def load_checkpoint(
         raise CheckpointError(f"there is no folder {folder}")
     config = load_config(folder)
     headers = read_headers(folder)
-    config = fit_to_tensors(config, _shapes(headers))
+    config = untied_if_different(fit_to_tensors(config, _shapes(headers)), headers)
+    headers = unfused(headers, config)
     with torch.device("meta"):
         model = Holotron(config)
     wanted = entries(model)
@@ -82,13 +85,25 @@ def _shapes(headers: Mapping[str, Header]) -> dict[str, tuple[int, ...]]:
     return {key: header.shape for key, header in headers.items()}
 
 
+_EMBEDDINGS = (
+    "language_model.backbone.embeddings.weight",
+    "backbone.embeddings.weight",
+    "model.embed_tokens.weight",
+    "model.language_model.embed_tokens.weight",
+)
+
+
 def fit_to_tensors(config: ModelConfig, shapes: Mapping[str, tuple[int, ...]]) -> ModelConfig:
     """Sizes that configuration files leave out or get wrong, read off the tensors: vocabulary rows (padded), prefix
     tokens, position grid, projector width."""
-    for key in ("language_model.backbone.embeddings.weight", "backbone.embeddings.weight", "model.embed_tokens.weight"):
+    for key in _EMBEDDINGS:
         if key in shapes and len(shapes[key]) == 2:
             config = replace(config, decoder=replace(config.decoder, vocab=shapes[key][0]))
-    if config.vision is None or config.projector is None:
+    if config.vision is not None and config.tokens.image >= config.decoder.vocab:
+        raise ConfigError(
+            f"the image token is id {config.tokens.image} but the vocabulary has only {config.decoder.vocab} rows"
+        )
+    if not isinstance(config.vision, VisionConfig) or config.projector is None:
         return config
     generator = "vision_model.radio_model.model.patch_generator"
     vision = config.vision
@@ -102,10 +117,6 @@ def fit_to_tensors(config: ModelConfig, shapes: Mapping[str, tuple[int, ...]]) -
     projector = config.projector
     if (up := shapes.get("mlp1.1.weight", shapes.get("mlp1.1.weight_packed"))) is not None:
         projector = replace(projector, width=up[0])
-    if config.tokens.image >= config.decoder.vocab:
-        raise ConfigError(
-            f"the image token is id {config.tokens.image} but the vocabulary has only {config.decoder.vocab} rows"
-        )
     return replace(config, vision=vision, projector=projector)
 
 

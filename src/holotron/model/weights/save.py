@@ -17,9 +17,10 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from holotron.errors import CheckpointError
-from holotron.model.families import dump_config
+from holotron.model.families import dump_config, family_of
 from holotron.model.model import Holotron
 from holotron.model.weights.card import ModelCard
+from holotron.model.weights.fused import fused
 from holotron.model.weights.int8 import SCALE, described, fits_int8, to_int8
 from holotron.model.weights.names import entries
 from holotron.model.weights.shards import INDEX
@@ -85,11 +86,16 @@ def _shards(model: Holotron, dtype: torch.dtype | None, limit: int) -> Iterator[
     state = model.state_dict(keep_vars=False)
     shard: dict[str, Tensor] = {}
     size = 0
+    stacks = family_of(model.config).fused_experts is not None
     for entry in entries(model):
-        tensor = state[entry.parameter]
-        if entry.index is not None:
-            tensor = tensor[entry.index]
-        stored = _stored(entry.key, tensor, model.file_dtypes.get(entry.key), dtype)
+        stored: dict[str, Tensor] = {}
+        loaded = model.file_dtypes.get(entry.key)
+        if entry.index is None or not stacks:
+            tensor = state[entry.parameter]
+            stored = _stored(entry.key, tensor if entry.index is None else tensor[entry.index], loaded, dtype)
+        elif entry.index == 0:
+            for key, tensor in fused(model, entry.parameter):
+                stored |= _stored(key, tensor, loaded, dtype)
         more = sum(part.nbytes for part in stored.values())
         if shard and size + more > limit:
             yield shard

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from holotron.engine import Engine, Generation, OnUpdate, Result, SamplingParams, Session
+from holotron.model.positions import stretches
 from holotron.model.processor import Prompt, PromptImage, Run
 from holotron.training import lora
 from holotron.training.learner import Learner
@@ -95,14 +96,10 @@ def _log_before_last_reply(play: Play, rollout: Rollout, image_token: int) -> Pr
     ids = play.ids_T[:last]
     places = np.flatnonzero(ids == image_token)
     tiles, rows = play.shown[: len(places)].T
-    # Stretches of neighbouring tokens that show neighbouring rows of one tile.
-    new = (np.diff(places, prepend=-2) != 1) | (np.diff(tiles, prepend=-1) != 0) | (np.diff(rows, prepend=-2) != 1)
     images = []
-    for mine in np.split(np.arange(len(places)), np.flatnonzero(new)[1:]) if len(places) else []:
-        key, run = play.tiles[tiles[mine[0]]], Run(0, int(rows[mine[0]]), len(mine))
-        images.append(
-            PromptImage(int(places[mine[0]]), len(mine), rollout.tiles[key][None], (key,), runs=(run,), places=(0,))
-        )
+    for start, count, tile, row in stretches(places, tiles, rows):
+        key, run = play.tiles[tile], Run(0, row, count)
+        images.append(PromptImage(start, count, rollout.tiles[key][None], (key,), runs=(run,), places=(0,)))
     return Prompt(ids.tolist(), tuple(images))
 
 

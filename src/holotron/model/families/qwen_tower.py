@@ -1,0 +1,95 @@
+"""What Qwen3-VL and Qwen3.5 share around their decoders: the vision tower and the rotation in
+`config.json`, and the names of tensors in the composite checkpoint."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from holotron.errors import ConfigError
+from holotron.model.config import QwenVisionConfig, TokenIds
+from holotron.model.families.base import ImageTokens
+from holotron.model.families.common import Fields
+
+IMAGE_TOKENS = ImageTokens("<|image_pad|>", "<|vision_start|>", "<|vision_end|>")
+
+
+def read_vision(top: Fields, hidden: int) -> QwenVisionConfig:
+    """`hidden`: of the decoder, which the tower's mergers write for."""
+    v = top.part("vision_config")
+    if (act := v.get("hidden_act", default="gelu_pytorch_tanh")) != "gelu_pytorch_tanh":
+        raise ConfigError(f"{v.where}: hidden_act {act!r} is not supported; this family uses 'gelu_pytorch_tanh'")
+    if v.integer("in_channels", default=3) != 3:
+        raise ConfigError(f"{v.where}: in_channels must be 3, found {v.get('in_channels')!r}")
+    if (out := v.integer("out_hidden_size", default=hidden)) != hidden:
+        raise ConfigError(f"{v.where}: out_hidden_size is {out}, but the decoder's hidden_size is {hidden}")
+    table = v.integer("num_position_embeddings", default=2304)
+    if math.isqrt(table) ** 2 != table:
+        raise ConfigError(f"{v.where}: num_position_embeddings {table} is not the square of a grid")
+    deepstack = v.get("deepstack_visual_indexes", default=())
+    if not isinstance(deepstack, list | tuple) or not all(type(layer) is int for layer in deepstack):
+        raise ConfigError(f"{v.where}: deepstack_visual_indexes must be a list of layers, found {deepstack!r}")
+    return QwenVisionConfig(
+        hidden=v.integer("hidden_size", default=1152),
+        layers=v.integer("depth", default=27),
+        heads=v.integer("num_heads", "num_attention_heads", default=16),
+        mlp=v.integer("intermediate_size", default=4304),
+        patch=v.integer("patch_size", default=16),
+        frames=v.integer("temporal_patch_size", default=2),
+        merge=v.integer("spatial_merge_size", default=2),
+        grid=math.isqrt(table),
+        deepstack=tuple(deepstack),
+    )
+
+
+def write_vision(v: QwenVisionConfig, hidden: int, model_type: str) -> dict[str, Any]:
+    return {
+        "model_type": model_type,
+        "depth": v.layers,
+        "hidden_size": v.hidden,
+        "hidden_act": "gelu_pytorch_tanh",
+        "intermediate_size": v.mlp,
+        "num_heads": v.heads,
+        "in_channels": 3,
+        "patch_size": v.patch,
+        "spatial_merge_size": v.merge,
+        "temporal_patch_size": v.frames,
+        "out_hidden_size": hidden,
+        "num_position_embeddings": v.grid**2,
+        "deepstack_visual_indexes": list(v.deepstack),
+    }
+
+
+def read_rope(
+    f: Fields, default_theta: float, default_sections: tuple[int, int, int]
+) -> tuple[float, tuple[int, int, int]]:
+    """Base and sections of M-RoPE; its interleaved form is the only one there is in these families."""
+    rope = f.get("rope_parameters", "rope_scaling", default={})
+    if not isinstance(rope, Mapping):
+        raise ConfigError(f"{f.where}: rope_parameters must be an object, found {type(rope).__name__}")
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if kind not in ("default", "mrope") or rope.get("mrope_interleaved") is False:
+        raise ConfigError(f"{f.where}: rope_type {kind!r} is not supported; this family's is interleaved M-RoPE")
+    sections = rope.get("mrope_section") or default_sections
+    if not isinstance(sections, list | tuple) or len(sections) != 3 or not all(type(n) is int for n in sections):
+        raise ConfigError(f"{f.where}: mrope_section must be three numbers of pairs, found {sections!r}")
+    theta = float(f.get("rope_theta", default=rope.get("rope_theta", default_theta)))
+    return theta, (sections[0], sections[1], sections[2])
+
+
+def write_tokens(tokens: TokenIds) -> dict[str, Any]:
+    return {
+        "image_token_id": tokens.image,
+        "video_token_id": tokens.image + 1,
+        "vision_start_token_id": tokens.image_start,
+        "vision_end_token_id": tokens.image_end,
+        "first_unsampled_token_id": tokens.first_unsampled,
+    }
+
+
+def composite_key(parameter: str, text_key: str | None) -> str:
+    """What the composite checkpoint calls a parameter; `text_key` is what the text model alone calls it."""
+    if text_key is None:
+        return "model.visual." + parameter.partition(".")[2]
+    return text_key if text_key.startswith("lm_head.") else "model.language_model." + text_key.removeprefix("model.")
