@@ -2,7 +2,7 @@
 
 holotron bench sessions holotron-12b                                       # agent-100, in this process
 holotron bench sessions --url http://127.0.0.1:8000/v1 --api sessions      # against a server
-holotron bench sessions holotron-12b --against holo2-8b --sweep 1,10,25,50,100 --plot curve.png
+holotron bench sessions holotron-12b --against holo2-8b-text --sweep 1,10,25,50,100 --plot curve.png
 holotron bench sessions holotron-12b --unchanged 0.42 --deltas             # screenshot deltas
 holotron bench sessions tiny --sessions 8 --steps 3 --screenshot 64 --system 32 --generate 16
 """
@@ -35,7 +35,7 @@ def parser() -> argparse.ArgumentParser:
     )
     add = sessions.add_argument
     add("model", nargs="?", help="preset, folder or hub id, in this process; with --url, the name it is served under")
-    add("--against", help="a second model for the same workload, such as holo2-8b")
+    add("--against", help="a second model for the same workload, such as holo2-8b-text (the decoder alone)")
     add("--url", help="an OpenAI-compatible server instead of this process, such as http://127.0.0.1:8000/v1")
     add("--api", choices=["completions", "sessions", "chat"], default="completions", help="how to talk to --url")
     add("--picture", metavar="WxH", help="with --api chat: a picture of this size per step instead of text")
