@@ -96,7 +96,7 @@ def measure(stretch: Stretch, loaded: Loaded, args: argparse.Namespace) -> dict[
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="holotron-12b")
-    parser.add_argument("--against", default="holo2-8b")
+    parser.add_argument("--against", default="holo2-8b-text")
     parser.add_argument("--sessions", default="25,50,100,200")
     parser.add_argument("--steps", default="6,12,24", help="where stretches end (%(default)s)")
     parser.add_argument("--counts", default="1,10,25,50,100", help="sessions at once, of the curve (%(default)s)")

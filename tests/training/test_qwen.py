@@ -1,5 +1,5 @@
-"""Qwen3-VL and Qwen3.5 learn: from conversations, whole or with adapters, and from rewards; and the engine says of every
-token what the trainer says."""
+"""Qwen3-VL and Qwen3.5 learn: from conversations, whole or with adapters, and from rewards; and the engine says of
+every token what the trainer says."""
 
 from __future__ import annotations
 
@@ -12,17 +12,24 @@ import pytest
 import torch
 
 from holotron.engine import Engine, EngineConfig, SamplingParams
+from holotron.engine.sampler import never_sampled
 from holotron.model.config import ModelConfig, MoEConfig
 from holotron.model.loading import byte_processor, load_model
 from holotron.model.presets import preset
 from holotron.model.weights import random_model, save_checkpoint
+from holotron.training.batches import Batch, pack
 from holotron.training.curves import read_metrics
 from holotron.training.distributed import Ranks
+from holotron.training.generate import greedy
 from holotron.training.learner import Learner
+from holotron.training.mixture import _pack, _unpack
 from holotron.training.rl.objective import Drawing
 from holotron.training.rl.record import Rollout, SampledTurn
+from holotron.training.rl.successes import _from_arrays, _to_arrays
 from holotron.training.rl.trainer import RlTrainer
 from holotron.training.rl.weights import disagreement
+from holotron.training.samples import Sample
+from holotron.training.stream import conversation_sample
 from holotron.training.trainer import Trainer
 from holotron.types import Outcome, Task
 from tests.training.rl.support import rl_recipe, untrained
@@ -32,15 +39,18 @@ SOFTMAX: dict[str, Any] = {"scoring": "softmax", "activation": "swiglu"}
 
 
 def config(kind: str) -> ModelConfig:
-    """All four kinds, half as deep as the presets."""
+    """All four kinds, less deep than the presets."""
     made = preset("tiny-qwen3-vl" if kind.startswith("vl") else "tiny-qwen3.5")
     d = made.decoder
-    decoder = {
-        "vl": replace(d, pattern="*-*-"),
-        "vl-experts": replace(d, pattern="*E*E", mlp=None, moe=MoEConfig(4, 2, 48, shared_width=0, **SOFTMAX)),
-        "3.5": replace(d, pattern="G-*-", moe=None, mlp=preset("tiny-qwen3-vl").decoder.mlp),
-        "3.5-experts": replace(d, pattern="GE*E"),
-    }[kind]
+    match kind:
+        case "vl":
+            decoder = replace(d, pattern="*-*-*-")  # deepstack writes behind the first two
+        case "vl-experts":
+            decoder = replace(d, pattern="*E*E*E", mlp=None, moe=MoEConfig(4, 2, 48, shared_width=0, **SOFTMAX))
+        case "3.5":
+            decoder = replace(d, pattern="G-*-", moe=None, mlp=preset("tiny-qwen3-vl").decoder.mlp)
+        case _:
+            decoder = replace(d, pattern="GE*E")
     return replace(made, name="", decoder=decoder)
 
 
@@ -60,13 +70,13 @@ def test_it_learns_from_conversations(kind: str, lora: dict[str, Any] | None, da
     byte_processor(config(kind)).save(start)
     changes: dict[str, Any] = {
         "model": {"source": str(start), "checkpoint_layers": True},
-        "schedule": {"steps": 6, "warmup": 1},
+        "schedule": {"steps": 4, "warmup": 1},
         "optimiser": {"lr": 5e-3 if lora is None else 2e-2},
     }
     recipe = conversation_recipe(data, **changes | ({"lora": lora} if lora else {}))
     Trainer(recipe, tmp_path / "run", Ranks()).run()
     losses = [row["loss/reply"] for row in read_metrics(tmp_path / "run") if "loss/reply" in row]
-    assert losses[-1] < 0.9 * losses[0], losses
+    assert losses[-1] < 0.95 * losses[0], losses
     before, _ = load_model(start, device="cpu")
     after, _ = load_model(tmp_path / "run" / "model", device="cpu")
     changed = {
@@ -104,22 +114,72 @@ def test_it_learns_from_rewards(kind: str, tmp_path: Path) -> None:
 def test_engine_and_trainer_agree(kind: str) -> None:
     """A session with several pictures, sampled in chunks that cut them, and the same log as one row of training."""
     model, processor = random_model(config(kind), seed=3).eval(), byte_processor(config(kind))
-    settings = EngineConfig(page_size=16, kv_tokens=4096, state_rows=8, token_budget=24)
+    settings = EngineConfig(page_size=16, kv_tokens=4096, state_rows=8, token_budget=24, max_running=8)
     turns = []
     with Engine(model, processor, settings) as engine, engine.open() as session:
-        for n, size in enumerate([(32, 48), (64, 32), (32, 48)]):
-            shot = np.random.default_rng(n).integers(0, 256, (48, 80, 3), np.uint8)
-            prompt = processor.render([{"role": "user", "content": [{"type": "image", "image": shot}, f"{size}?"]}])
+        for n in range(3):
+            shot = picture(n, 32 + 16 * n, 80)
+            prompt = processor.render([{"role": "user", "content": [{"type": "image", "image": shot}, f"{n}?"]}])
             session.append(prompt)
-            result = session.generate(SamplingParams(max_tokens=9, temperature=1.0, seed=n, ignore_eos=True)).result()
+            sampling = SamplingParams(max_tokens=9, temperature=1.0, seed=n, ignore_eos=True, policy_logprobs=True)
+            result = session.generate(sampling).result()
             turns.append(SampledTurn(prompt, result))
-        never = engine_never(engine)
     rollout = Rollout(Task("t", "t"), False, Outcome.FAILURE, (), {})
     learner = Learner(model.requires_grad_(True))
-    assert disagreement(learner, turns, rollout, Drawing(1.0, never)) <= 1.001
+    assert disagreement(learner, turns, rollout, Drawing(1.0, never_sampled(model))) <= 1.001
 
 
-def engine_never(engine: Engine) -> Any:
-    from holotron.engine.sampler import never_mask
+# ---------------------------------------------------------------------------------------------------- several sizes
 
-    return never_mask(engine.model)
+
+def picture(seed: int, height: int, width: int) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, (height, width, 3), np.uint8)
+
+
+def talk(seed: int, *sizes: tuple[int, int]) -> list[dict[str, Any]]:
+    shots = [{"type": "image", "image": picture(seed + n, *size)} for n, size in enumerate(sizes)]
+    return [{"role": "user", "content": [*shots, "which?"]}, {"role": "assistant", "content": f"answer {seed}"}]
+
+
+@pytest.mark.parametrize("kind", ["vl", "3.5"])
+def test_a_batch_of_pictures_of_several_sizes_is_each_by_itself(kind: str) -> None:
+    model, processor = random_model(config(kind), dtype=torch.float64).eval(), byte_processor(config(kind))
+    learner = Learner(model)
+    talks = [talk(0, (32, 48), (64, 32)), talk(5, (48, 48)), talk(9, (32, 48))]
+    samples = [conversation_sample(processor, each) for each in talks]
+    samples.append(conversation_sample(processor, [{"role": "user", "content": "?"}, *talks[0][1:]]))  # without any
+    samples = list(_unpack(_pack(samples), torch.device("cpu")))  # as they come from a worker
+    batch, alone = packed(samples, model.config), [packed([sample], model.config) for sample in samples]
+    assert batch.sizes is not None
+    losses = [learner(b, learner.pixels(b.tiles_n3HW) if len(b.tiles_n3HW) else None)[0] for b in (batch, *alone)]
+    torch.testing.assert_close(losses[0], torch.stack(losses[1:]).sum(), atol=1e-9, rtol=0)
+    assert torch.equal(learner.counts(batch), torch.stack([learner.counts(b) for b in alone]).sum(0))
+    asked = [(sample, sample.sequences[0]) for sample in samples]
+    together = greedy(learner, asked, [260], 5)
+    assert together == [greedy(learner, [one], [260], 5)[0] for one in asked]
+    with torch.no_grad():  # and what is said is what the network says when it is run alone
+        prompt = processor.render(talks[0][:1])
+        ids = torch.tensor([*prompt.ids, *together[0]])
+        logits = model(ids, pixels=[learner.pixels(image.tiles) for image in prompt.images])
+    assert logits[len(prompt.ids) - 1 : -1].argmax(-1).tolist() == together[0]
+
+
+def packed(samples: list[Sample], config: ModelConfig) -> Batch:
+    return pack(
+        [sample.tiles for sample in samples],
+        [sample.sequences for sample in samples],
+        [None] * len(samples),
+        config=config,
+        device=torch.device("cpu"),
+        sizes=[sample.sizes for sample in samples],
+    )
+
+
+def test_a_success_with_pictures_of_several_sizes_is_kept_whole() -> None:
+    processor = byte_processor(config("vl"))
+    prompt = processor.render(talk(0, (32, 48), (64, 32))[:1])
+    tiles = {key: tile for image in prompt.images for key, tile in zip(image.keys, image.tiles, strict=True)}
+    rollout = Rollout(Task("t", "t", "goal", 3), True, Outcome.SUCCESS, (), tiles, 2)
+    back = _from_arrays(_to_arrays(rollout)).tiles
+    assert {key: tile.shape for key, tile in back.items()} == {key: tile.shape for key, tile in tiles.items()}
+    assert all(torch.equal(back[key], tiles[key]) for key in tiles)

@@ -3,7 +3,7 @@
 holotron bench sessions holotron-12b                                       # agent-100, in this process
 holotron bench sessions holotron-12b --preset window-3                     # another workload with a name
 holotron bench sessions --url http://127.0.0.1:8000/v1 --api sessions      # against a server
-holotron bench sessions holotron-12b --against holo2-8b --sweep 1,10,25,50,100 --plot curve.png
+holotron bench sessions holotron-12b --against holo2-8b-text --sweep 1,10,25,50,100 --plot curve.png
 holotron bench sessions holotron-12b --unchanged 0.42 --deltas             # screenshot deltas
 holotron bench sessions tiny --sessions 8 --steps 3 --screenshot 64 --system 32 --generate 16
 """
@@ -38,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
     add = sessions.add_argument
     add("model", nargs="?", help="preset, folder or hub id, in this process; with --url, the name it is served under")
     add("--preset", choices=list(PRESETS), help="a workload with a name; see below")
-    add("--against", help="a second model for the same workload, such as holo2-8b")
+    add("--against", help="a second model for the same workload, such as holo2-8b-text (the decoder alone)")
     add("--url", help="an OpenAI-compatible server instead of this process, such as http://127.0.0.1:8000/v1")
     add("--api", choices=["completions", "sessions", "chat"], default="completions", help="how to talk to --url")
     add("--picture", metavar="WxH", help="a real picture of this size per step; with --url only for --api chat")

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -74,5 +75,5 @@ def stretches(places: np.ndarray, tiles: np.ndarray, rows: np.ndarray) -> Iterat
     the tile that it begins with."""
     new = (np.diff(places, prepend=-2) != 1) | (np.diff(tiles, prepend=-1) != 0) | (np.diff(rows, prepend=-2) != 1)
     first = np.flatnonzero(new)
-    for begin, end in zip(first, [*first[1:], len(places)], strict=True):
+    for begin, end in pairwise([*first, len(places)]):
         yield int(places[begin]), int(end - begin), int(tiles[begin]), int(rows[begin])

@@ -26,7 +26,7 @@ from holotron.errors import InputError
 from holotron.model.config import ModelConfig
 from holotron.model.positions import Shown, packed_shifts, stretches
 from holotron.training.recipe import BatchPart
-from holotron.training.samples import NOWHERE, Sample, TokenSequence
+from holotron.training.samples import NOWHERE, Sample, Sizes, TokenSequence, joined
 
 UNKNOWN = -100  # torch's mark for a label that does not count
 _PATIENCE = 100  # samples that no batch can hold, one after the other, before a run gives up
@@ -61,6 +61,7 @@ class Batch:
     aiming: Pointing  # the token before a place in a reply: which of the picture's tokens shows it?
     samples: int
     shift_3T: Tensor | None = None  # of a model whose positions have three axes, see `model.positions`
+    sizes: Sizes = None  # of the tiles, where they differ
 
     @property
     def tokens(self) -> int:
@@ -74,8 +75,10 @@ def pack(
     *,
     config: ModelConfig,
     device: torch.device,
+    sizes: Sequence[Sizes] | None = None,
 ) -> Batch:
-    """Samples, as their tiles, the sequences chosen of each, and their labels, to one batch."""
+    """Samples, as their tiles (and their sizes, where they differ), the sequences chosen of each, and their labels, to
+    one batch."""
     first_tile = np.cumsum([0, *(len(t) for t in tiles)])
     chosen = [(n, sequence) for n, group in enumerate(sequences) for sequence in group]
     flat = [sequence for _, sequence in chosen]
@@ -85,9 +88,10 @@ def pack(
     starts = np.cumsum([0, *(len(sequence) for sequence in flat)])[:-1]
     learn[starts] = False  # nothing comes before a first token to predict it from
     targets = np.flatnonzero(learn)
-    pictures = torch.cat(list(tiles)) if tiles else torch.empty(0)
-    per_tile = config.image.tokens(*pictures.shape[-2:]) if len(pictures) else 0
-    rows = [(first_tile[n] + sequence.shown[:, 0]) * per_tile + sequence.shown[:, 1] for n, sequence in chosen]
+    pictures, seen = joined(tiles, sizes) if tiles else (torch.empty(0), None)
+    grids = token_grids(pictures, seen, config)
+    first_row = np.cumsum([0, *grids.prod(1)])
+    rows = [first_row[first_tile[n] + sequence.shown[:, 0]] + sequence.shown[:, 1] for n, sequence in chosen]
     labelled = [(n, labels) for n, labels in enumerate(slots) if labels is not None]
     slot_tiles = [first_tile[n] + tile for n, labels in labelled for tile in range(len(labels))]
 
@@ -111,22 +115,34 @@ def pack(
         pointing=Pointing(*map(send, _questions(flat, [s.points for s in flat], starts, places))),
         aiming=Pointing(*map(send, _questions(flat, [s.aims for s in flat], starts, places))),
         samples=len(tiles),
-        shift_3T=send(_shifts(flat, pictures, config)) if config.axes and flat else None,
+        shift_3T=send(_shifts(chosen, first_tile, grids, config)) if config.axes and flat else None,
+        sizes=seen,
     )
 
 
-def pictures_shown(sequence: TokenSequence, tiles: Tensor, config: ModelConfig, upto: int | None = None) -> list[Shown]:
-    """The pictures among a sequence's tokens (the first `upto`), for a model whose positions have three axes."""
-    step = config.image.patch_size * config.image.downsample
+def token_grids(tiles: Tensor, sizes: Sizes, config: ModelConfig) -> np.ndarray:
+    """Rows and columns of tokens of every tile, [n, 2]."""
+    if sizes is None:
+        sizes = np.broadcast_to(np.array(tiles.shape[-2:] if len(tiles) else (0, 0)), (len(tiles), 2))
+    return sizes // (config.image.patch_size * config.image.downsample)
+
+
+def pictures_shown(
+    sequence: TokenSequence, grids: np.ndarray, config: ModelConfig, upto: int | None = None
+) -> list[Shown]:
+    """The pictures among a sequence's tokens (the first `upto`), for a model whose positions have three axes. `grids`
+    are those of its sample's tiles."""
     places = np.flatnonzero(sequence.ids[:upto] == config.tokens.image)
-    rows, columns = (side // step for side in tiles.shape[-2:]) if len(tiles) else (0, 0)
     found = stretches(places, *sequence.shown[: len(places)].T)
-    return [Shown(start, count, offset, rows, columns) for start, count, _, offset in found]
+    return [Shown(start, count, row, *map(int, grids[tile])) for start, count, tile, row in found]
 
 
-def _shifts(sequences: Sequence[TokenSequence], tiles: Tensor, config: ModelConfig) -> np.ndarray:
+def _shifts(
+    chosen: Sequence[tuple[int, TokenSequence]], first_tile: np.ndarray, grids: np.ndarray, config: ModelConfig
+) -> np.ndarray:
     """How far the positions of all tokens are from their indices, [3, T]."""
-    return packed_shifts([len(s) for s in sequences], [pictures_shown(s, tiles, config) for s in sequences])[0]
+    shown = [pictures_shown(sequence, grids[first_tile[n] :], config) for n, sequence in chosen]
+    return packed_shifts([len(sequence) for _, sequence in chosen], shown)[0]
 
 
 def _numbers(sequence: TokenSequence) -> np.ndarray:
@@ -277,4 +293,5 @@ class Batches:
             [sample.slots for sample in samples],
             config=self._config,
             device=self._device,
+            sizes=[sample.sizes for sample in samples],
         )

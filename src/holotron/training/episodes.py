@@ -20,7 +20,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
 
 from holotron.agent.coordinates import Screen
 from holotron.agent.dialects import make_dialect
@@ -36,7 +35,7 @@ from holotron.rollouts.records import Row
 from holotron.suites.base import parse_seeds
 from holotron.training.aims import with_places
 from holotron.training.recipe import EpisodeData
-from holotron.training.samples import Sample, TokenSequence, without_unseen
+from holotron.training.samples import Sample, TokenSequence, joined, without_unseen
 from holotron.training.shift import shifted
 from holotron.training.stream import conversation
 from holotron.types import Completion, Observation, Reply
@@ -105,8 +104,8 @@ class Episodes:
             ]
         except InputError as error:
             raise InputError(f"{episode.id}: {error}") from error
-        tiles = torch.cat([picture.tiles for picture in pictures.values()])
-        return without_unseen(Sample(tiles, tuple(sequences), name=episode.task.name))
+        tiles, frame_sizes = joined([picture.tiles for picture in pictures.values()])
+        return without_unseen(Sample(tiles, tuple(sequences), name=episode.task.name, sizes=frame_sizes))
 
     def _usable(self, episode: RecordedEpisode) -> RecordedEpisode:
         return _before_trouble(episode._replace(steps=episode.steps[: self._data.steps]))

@@ -108,6 +108,7 @@ def _batches(learner: Learner, samples: Sequence[Sample]) -> list[Batch]:
             [sample.slots for sample in group],
             config=model.config,
             device=model.device,
+            sizes=[sample.sizes for sample in group],
         )
         for group in (samples[n : n + _AT_ONCE] for n in range(0, len(samples), _AT_ONCE))
     ]
@@ -129,7 +130,7 @@ def _reading(learner: Learner, samples: list[Sample], processor: Processor) -> d
 def _loss(learner: Learner, samples: list[Sample], processor: Processor) -> dict[str, float]:
     loss = tokens = right = replies = 0.0
     for batch in _batches(learner, samples):
-        logits = learner.predict(batch, learner.look(batch.tiles_n3HW)).float()
+        logits = learner.predict(batch, learner.look(batch)).float()
         loss += float(torch.nn.functional.cross_entropy(logits, batch.targets_l, reduction="sum"))
         tokens += len(batch.targets_l)
         # A reply is right when all its tokens are.
@@ -149,7 +150,7 @@ def _replies(learner: Learner, samples: list[Sample], processor: Processor) -> d
     clicks = hits = texts = exact = 0
     for start in range(0, len(samples), _AT_ONCE):
         asked = [(sample, sequence) for sample in samples[start : start + _AT_ONCE] for sequence in sample.sequences]
-        answers = greedy(learner, [(sample.tiles, sequence) for sample, sequence in asked], tokenizer.eos_ids)
+        answers = greedy(learner, asked, tokenizer.eos_ids)
         for (_, sequence), answer in zip(asked, answers, strict=True):
             said = tokenizer.decode(answer)
             if sequence.target is not None:
@@ -176,7 +177,7 @@ def step_figures(
     for start in range(0, len(samples), _AT_ONCE):
         group = samples[start : start + _AT_ONCE]
         (batch,) = _batches(learner, group)
-        likeliest = iter(learner.predict(batch, learner.look(batch.tiles_n3HW)).argmax(-1).tolist())
+        likeliest = iter(learner.predict(batch, learner.look(batch)).argmax(-1).tolist())
         for sample in group:
             for sequence in sample.sequences:
                 for begin, end in learnt_replies(sequence):

@@ -3,31 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
-import numpy as np
 import torch
-from torch import Tensor
 
+from holotron.model.model import Holotron
 from holotron.model.positions import Shown
-from holotron.training.batches import pictures_shown
+from holotron.training.batches import pack, pictures_shown, token_grids
 from holotron.training.learner import Learner
-from holotron.training.samples import TokenSequence
+from holotron.training.samples import Sample, TokenSequence, without_unseen
 
 LONGEST = 48  # tokens; a reply of a small policy is a line
 
 
 @torch.no_grad()
 def greedy(
-    learner: Learner, prompts: Sequence[tuple[Tensor, TokenSequence]], eos: Collection[int], longest: int = LONGEST
+    learner: Learner, prompts: Sequence[tuple[Sample, TokenSequence]], eos: Collection[int], longest: int = LONGEST
 ) -> list[list[int]]:
-    """The reply to each prompt, given as tiles and a sequence of which the part before its first reply is read."""
+    """The reply to each prompt, given as a sample and one of its sequences, of which the part before its first reply is
+    read."""
     model = learner.model
-    device = model.device
-    ids = [torch.from_numpy(sequence.ids[: sequence.prompt]).long().to(device) for _, sequence in prompts]
-    rows = _rows(learner, prompts)
-    state = model.new_state(len(prompts), capacity=max(map(len, ids)) + longest)
-    x, deep = model.merge(torch.cat(ids), rows)
-    layout = state.advance([len(t) for t in ids], None, _pictures(learner, prompts))
+    asked = [without_unseen(replace(sample, sequences=(_before(sequence, model),))) for sample, sequence in prompts]
+    batch = pack(
+        [sample.tiles.to(model.device) for sample in asked],
+        [sample.sequences for sample in asked],
+        [None] * len(asked),
+        config=model.config,
+        device=model.device,
+        sizes=[sample.sizes for sample in asked],
+    )
+    x, deep, rows = model.language_model.embed(batch.ids_T), None, learner.look(batch)
+    if rows is not None:
+        x, deep = model.show(x, batch.places_i, rows.flatten(0, -2).index_select(0, batch.rows_i))
+    state = model.new_state(len(prompts), capacity=max(batch.lengths) + longest)
+    layout = state.advance(batch.lengths, None, _pictures(asked, model) if model.config.axes else None)
     hidden = model.language_model(x, layout, state.cache, deep)[layout.starts_S1[1:].long() - 1]
     replies: list[list[int]] = [[] for _ in prompts]
     running = set(range(len(prompts)))
@@ -45,27 +54,13 @@ def greedy(
     return replies
 
 
-def _pictures(learner: Learner, prompts: Sequence[tuple[Tensor, TokenSequence]]) -> list[list[Shown]] | None:
-    config = learner.model.config
-    if not config.axes:
-        return None
-    return [pictures_shown(sequence, tiles, config, sequence.prompt) for tiles, sequence in prompts]
+def _before(sequence: TokenSequence, model: Holotron) -> TokenSequence:
+    """The part of it before its first reply."""
+    ids = sequence.ids[: sequence.prompt]
+    count = int((ids == model.config.tokens.image).sum())
+    return TokenSequence(ids, sequence.learn[: sequence.prompt], sequence.shown[:count], prompt=sequence.prompt)
 
 
-def _rows(learner: Learner, prompts: Sequence[tuple[Tensor, TokenSequence]]) -> Tensor | None:
-    """What the image placeholders before every first reply stand for, one after the other."""
-    config = learner.model.config
-    seen: list[Tensor] = []  # tiles
-    places: list[np.ndarray] = []
-    for tiles, sequence in prompts:
-        count = int((sequence.ids[: sequence.prompt] == config.tokens.image).sum())
-        if not count:
-            continue
-        used, place = np.unique(sequence.shown[:count, 0], return_inverse=True)
-        per_tile = config.image.tokens(*tiles.shape[-2:])
-        places.append((sum(map(len, seen)) + place) * per_tile + sequence.shown[:count, 1])
-        seen.append(tiles[used])
-    if not seen:
-        return None
-    rows = learner.model.encode_tiles(learner.pixels(torch.cat(seen).to(learner.model.device)))
-    return rows[torch.from_numpy(np.concatenate(places)).to(rows.device)]
+def _pictures(samples: Sequence[Sample], model: Holotron) -> list[list[Shown]]:
+    grids = [token_grids(sample.tiles, sample.sizes, model.config) for sample in samples]
+    return [pictures_shown(s.sequences[0], grid, model.config) for s, grid in zip(samples, grids, strict=True)]

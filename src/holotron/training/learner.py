@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -18,7 +19,7 @@ from holotron.kernels.layout import Layout
 from holotron.model.config import ModelConfig, VisionConfig
 from holotron.model.model import Holotron
 from holotron.model.processor import normalise
-from holotron.training.batches import UNKNOWN, Batch
+from holotron.training.batches import UNKNOWN, Batch, token_grids
 from holotron.training.places import PlaceHead, PointingHead, TileHead
 from holotron.training.reading import ReadingHead, reading_loss, reading_weight
 
@@ -44,8 +45,7 @@ class Learner(nn.Module):
         read = torch.zeros((), device=batch.ids_T.device)
         if "reading" in self.heads and batch.slots_nRC is not None:
             read = reading_weight(batch.slots_nRC)
-        tiles = batch.tiles_n3HW
-        rows = len(tiles) * self.model.config.image.tokens(*tiles.shape[-2:]) if len(tiles) else 0
+        rows = int(token_grids(batch.tiles_n3HW, batch.sizes, self.model.config).prod(1).sum())
         asked = (len(batch.pointing.label_p), len(batch.aiming.label_p))
         replies, placed, *pointed = read.new_tensor([len(batch.targets_l), rows, *asked])
         numbered = (batch.numbers_i != UNKNOWN).sum().to(read)
@@ -59,6 +59,8 @@ class Learner(nn.Module):
             size = self.model.config.image.tile_size
             features, blank = self.see(torch.zeros(1, 3, size, size, device=batch.ids_T.device, dtype=self.model.dtype))
             sums["reply"] = 0 * (features.sum() + blank.sum())
+        elif pixels_n3HW is not None and batch.sizes is not None:
+            rows = self.see_sizes(pixels_n3HW, batch.sizes)
         elif pixels_n3HW is not None:
             features, rows = self.see(pixels_n3HW)
             if "place" in self.heads:
@@ -86,9 +88,23 @@ class Learner(nn.Module):
         """The tower's patches [n, L, V], and the language model's rows [n, tokens, levels * D]."""
         return self.model.see(pixels_n3HW)
 
-    def look(self, tiles_n3HW: Tensor) -> Tensor | None:
-        """The language model's rows for tiles as they come in a batch; None where there are none."""
-        return self.see(self.pixels(tiles_n3HW))[1] if len(tiles_n3HW) else None
+    def see_sizes(self, pixels_n3HW: Tensor, sizes: np.ndarray) -> Tensor:
+        """The language model's rows for pictures of several sizes, one picture after the other: [rows, levels * D].
+        Those of one size go through the tower together."""
+        parts: list[Tensor] = [pixels_n3HW] * len(sizes)
+        for height, width in np.unique(sizes, axis=0).tolist():
+            same = np.flatnonzero((sizes == (height, width)).all(1))
+            there = torch.from_numpy(same).to(pixels_n3HW.device)
+            for n, rows in zip(same, self.see(pixels_n3HW[there, :, :height, :width])[1], strict=True):
+                parts[n] = rows
+        return torch.cat(parts)
+
+    def look(self, batch: Batch) -> Tensor | None:
+        """The language model's rows for a batch's tiles; None where there are none."""
+        if not len(batch.tiles_n3HW):
+            return None
+        pixels = self.pixels(batch.tiles_n3HW)
+        return self.see(pixels)[1] if batch.sizes is None else self.see_sizes(pixels, batch.sizes)
 
     def read(self, features: Tensor, rows: Tensor, pixels: Tensor, tiles: Tensor) -> dict[str, Tensor]:
         """Scores of every reading head for the given tiles."""
@@ -100,12 +116,12 @@ class Learner(nn.Module):
             scores[name] = head(source.index_select(0, tiles), height // head.side, width // head.side)
         return scores
 
-    def think(self, batch: Batch, rows_nkD: Tensor | None) -> Tensor:
+    def think(self, batch: Batch, rows: Tensor | None) -> Tensor:
         """The decoder's final hidden vectors, [T, D]."""
         decoder = self.model.language_model
         x, deep = decoder.embed(batch.ids_T), None
-        if rows_nkD is not None and len(batch.places_i):
-            seen = rows_nkD.flatten(0, 1).index_select(0, batch.rows_i)
+        if rows is not None and len(batch.places_i):
+            seen = rows.flatten(0, -2).index_select(0, batch.rows_i)
             x, deep = self.model.show(x, batch.places_i, seen)
         return decoder(x, Layout.build(batch.lengths, shift_3T=batch.shift_3T, device=x.device), None, deep)
 
@@ -113,9 +129,9 @@ class Learner(nn.Module):
         added, stream = inputs[:2]
         self._stream_TD = added if stream is None else stream + added
 
-    def predict(self, batch: Batch, rows_nkD: Tensor | None) -> Tensor:
+    def predict(self, batch: Batch, rows: Tensor | None) -> Tensor:
         """Logits for the learnt tokens alone: a vocabulary is wide and most tokens are only read."""
-        return self.model.language_model.logits(self.think(batch, rows_nkD).index_select(0, batch.before_l))
+        return self.model.language_model.logits(self.think(batch, rows).index_select(0, batch.before_l))
 
     def pixels(self, tiles: Tensor) -> Tensor:
         return normalise(tiles, self.model.config.image, self.model.dtype)

@@ -16,7 +16,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from holotron.errors import ConfigError
-from holotron.training.samples import Sample
+from holotron.training.samples import Sample, joined
 
 CHUNK = 32  # samples that a worker makes in one go
 _BLOCK = 4_096
@@ -136,8 +136,10 @@ class _Chunks:
 def _pack(samples: list[Sample]) -> dict[str, Any]:
     """All pictures of a chunk in one tensor: one shared block to hand over, one copy to the device."""
     counts = [len(sample.tiles) for sample in samples]
-    rest = [replace(sample, tiles=torch.empty(0)) for sample in samples]
-    return {"tiles": torch.cat([sample.tiles for sample in samples]), "counts": counts, "samples": rest}
+    tiles, sizes = joined([sample.tiles for sample in samples], [sample.sizes for sample in samples])
+    parts = np.split(sizes, np.cumsum(counts)[:-1]) if sizes is not None else [None] * len(samples)
+    rest = [replace(s, tiles=torch.empty(0), sizes=own) for s, own in zip(samples, parts, strict=True)]
+    return {"tiles": tiles, "counts": counts, "samples": rest}
 
 
 def _unpack(packed: dict[str, Any], device: torch.device) -> Iterator[Sample]:

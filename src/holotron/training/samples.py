@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from holotron.model.processor import PromptImage
@@ -52,12 +53,18 @@ class TokenSequence:
         return replace(self, shown=np.stack([places[self.shown[:, 0]], self.shown[:, 1]], 1).astype(np.int32))
 
 
+# int32 [n, 2]: height and width of each tile, where pictures of several sizes lie in one tensor, filled up at their
+# lower and right edges. None: they all fill it.
+Sizes = np.ndarray | None
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
     tiles: Tensor  # uint8 [n, 3, height, width]
     sequences: tuple[TokenSequence, ...] = ()
     slots: np.ndarray | None = None  # uint8 [labelled tiles, rows, columns * SLOTS], see `characters`
     name: str = ""  # of the task, for figures by task
+    sizes: Sizes = None
 
 
 def rows_shown(images: Sequence[PromptImage]) -> np.ndarray:
@@ -87,4 +94,23 @@ def without_unseen(sample: Sample) -> Sample:
     places = np.zeros(len(sample.tiles), np.int32)
     places[used] = np.arange(len(used))
     sequences = tuple(sequence.moved(places) for sequence in sample.sequences)
-    return replace(sample, tiles=sample.tiles[used], sequences=sequences)
+    sizes = sample.sizes[used] if sample.sizes is not None else None
+    return replace(sample, tiles=sample.tiles[used], sequences=sequences, sizes=sizes)
+
+
+def joined(tiles: Sequence[Tensor], sizes: Sequence[Sizes] | None = None) -> tuple[Tensor, Sizes]:
+    """Tiles of any sizes in one tensor. Tensors without a tile have no say in how large it is."""
+    sizes = sizes if sizes is not None else [None] * len(tiles)
+    some = [(part, size) for part, size in zip(tiles, sizes, strict=True) if len(part)]
+    shapes = {part.shape[1:] for part, _ in some}
+    if len(shapes) <= 1 and all(size is None for _, size in some):
+        return torch.cat([part for part, _ in some] or list(tiles[:1])), None
+    height, width = (max(shape[axis] for shape in shapes) for axis in (1, 2))
+    count = sum(len(part) for part, _ in some)
+    result, own, first = some[0][0].new_zeros((count, 3, height, width)), np.empty((count, 2), np.int32), 0
+    for part, size in some:
+        mine = slice(first, first + len(part))
+        result[mine, :, : part.shape[2], : part.shape[3]] = part
+        own[mine] = size if size is not None else part.shape[2:]
+        first += len(part)
+    return result, own

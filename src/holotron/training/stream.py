@@ -19,7 +19,7 @@ import torch
 from holotron.errors import InputError
 from holotron.model.processor import Deltas, Processor, PromptImage
 from holotron.model.processor.continuation import Message, replay
-from holotron.training.samples import Sample, TokenSequence, rows_shown, tile_numbers, without_unseen
+from holotron.training.samples import Sample, TokenSequence, joined, rows_shown, tile_numbers, without_unseen
 
 
 def conversation(
@@ -54,5 +54,5 @@ def conversation_sample(
 ) -> Sample:
     sequence, images = conversation(processor, messages, learn, deltas)
     empty = torch.empty((0, 3, 0, 0), dtype=torch.uint8)
-    tiles = torch.cat([image.tiles for image in images]) if images else empty
-    return without_unseen(Sample(tiles, (sequence,)))
+    tiles, sizes = joined([image.tiles for image in images] or [empty])
+    return without_unseen(Sample(tiles, (sequence,), sizes=sizes))

@@ -15,7 +15,7 @@ from holotron.model.config import ModelConfig
 from holotron.training.batches import Batch, pack
 from holotron.training.rl.groups import Group
 from holotron.training.rl.record import NO_MASKS, Play, Rollout
-from holotron.training.samples import TokenSequence
+from holotron.training.samples import TokenSequence, joined
 
 Weighted = tuple[Rollout, Play, float]  # a sequence, its episode, its advantage
 
@@ -67,8 +67,9 @@ def make_pass(items: Sequence[Weighted], config: ModelConfig, device: torch.devi
         for _, play, _ in items
     ]
     size = config.image.tile_size
-    pixels = torch.stack(list(tiles.values())) if tiles else torch.empty((0, 3, size, size), dtype=torch.uint8)
-    batch = pack([pixels.to(device)], [sequences], [None], config=config, device=device)
+    none = torch.empty((0, 3, size, size), dtype=torch.uint8)
+    pixels, sizes = joined([tile[None] for tile in tiles.values()] or [none])
+    batch = pack([pixels.to(device)], [sequences], [None], config=config, device=device, sizes=[sizes])
 
     def spread(parts: list[np.ndarray]) -> Tensor:
         return torch.from_numpy(np.concatenate(parts)).to(device)

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from holotron.training.rl.record import Play, Rollout
+from holotron.training.samples import joined
 from holotron.types import Outcome, Task
 
 log = logging.getLogger(__name__)
@@ -71,9 +72,12 @@ def _to_arrays(rollout: Rollout) -> dict[str, Any]:
         "steps": np.asarray(rollout.steps),
         "reward": np.asarray(rollout.reward),
         "keys": np.frombuffer(b"".join(keys), np.uint8).reshape(len(keys), -1),
-        "pixels": torch.stack(list(rollout.tiles.values())).numpy() if keys else np.empty(0, np.uint8),
+        "pixels": np.empty(0, np.uint8),
         "plays": np.asarray(len(rollout.plays)),
     }
+    if keys:
+        tiles, sizes = joined([tile[None] for tile in rollout.tiles.values()])
+        arrays |= {"pixels": tiles.numpy()} | ({} if sizes is None else {"sizes": sizes})
     for n, play in enumerate(rollout.plays):
         arrays |= {
             f"ids{n}": play.ids_T,
@@ -104,6 +108,10 @@ def _from_arrays(arrays: dict[str, np.ndarray]) -> Rollout:
         )
         for n in range(int(arrays["plays"]))
     )
-    tiles = {key: torch.from_numpy(pixels) for key, pixels in zip(keys, arrays["pixels"], strict=True)}
+    pixels = list(map(torch.from_numpy, arrays["pixels"]))
+    if "sizes" in arrays:
+        sizes = arrays["sizes"].tolist()
+        pixels = [tile[:, :height, :width].clone() for tile, (height, width) in zip(pixels, sizes, strict=True)]
+    tiles = dict(zip(keys, pixels, strict=True))
     rollout = Rollout(Task(suite, name, goal, int(seed)), True, Outcome.SUCCESS, plays, tiles, int(arrays["steps"]))
     return replace(rollout, replayed=True, reward=float(arrays["reward"]))

@@ -154,7 +154,7 @@ class RlTrainer(TrainingLoop[RlRecipe]):
         ages: Counter[int] = Counter()
         for items in passes:
             made = make_pass(items, model.config, model.device)
-            logits = self.learner.predict(made.batch, self.learner.look(made.batch.tiles_n3HW))
+            logits = self.learner.predict(made.batch, self.learner.look(made.batch))
             forbidden = made.forbidden(logits.shape[-1])
             now, entropy = chosen(logits, made.batch.targets_l, self.drawing, forbidden)
             start = self._starting_logprobs(made.batch, forbidden) if self.recipe.objective.kl else None
@@ -190,10 +190,10 @@ class RlTrainer(TrainingLoop[RlRecipe]):
         """Of the policy this run began with: a frozen copy, or the same weights without their adapters."""
         with torch.no_grad():
             if self.start is not None:
-                logits = self.start.predict(batch, self.start.look(batch.tiles_n3HW))
+                logits = self.start.predict(batch, self.start.look(batch))
             else:
                 with lora.without(self.learner):
-                    logits = self.learner.predict(batch, self.learner.look(batch.tiles_n3HW))
+                    logits = self.learner.predict(batch, self.learner.look(batch))
             return chosen(logits, batch.targets_l, self.drawing, forbidden)[0]
 
     def _ask_engine(self, groups: Sequence[Group]) -> None:

@@ -114,7 +114,7 @@ def disagreement(
     made = make_pass([item], learner.model.config, learner.model.device)
     learner.eval()
     try:
-        logits = learner.predict(made.batch, learner.look(made.batch.tiles_n3HW))
+        logits = learner.predict(made.batch, learner.look(made.batch))
         now, _ = chosen(logits, made.batch.targets_l, drawing, made.forbidden(logits.shape[-1]))
     finally:
         learner.train()
