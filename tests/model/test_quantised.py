@@ -250,6 +250,22 @@ def test_any_shape_in_pieces_of_any_size(
     torch.testing.assert_close(out, meant(stored, weight.shape), rtol=1e-6, atol=0)
 
 
+def test_a_matrix_that_lies_turned_over_in_a_wider_one(tmp_path: Path) -> None:
+    """As some publishers store the experts of a layer: all in one tensor, inputs before outputs."""
+    experts = torch.randn(3, 8, 20).bfloat16()  # two matrices of 10 x 8 side by side, three times
+    save_file({"all": experts}, tmp_path / "model.safetensors")
+    whole = file_headers(tmp_path / "model.safetensors")["all"]
+    size = 8 * 20 * 2
+    inside = whole._replace(shape=(10, 8), start=whole.start + 2 * size, stop=whole.stop, turned=(10, 20))
+    stored = find("up", (10, 8), {"up": inside}, None)
+    out, narrow, scale = torch.empty(10, 8), torch.empty(10, 8, dtype=FP8), torch.empty(10, 1)
+    with Reader("cpu") as reader:
+        copy_into(stored, reader, out, None)
+        copy_into(stored, reader, narrow, scale)
+    assert torch.equal(out, experts[2, :, 10:].T.float())
+    assert torch.equal(narrow.float() * scale, quantize(experts[2, :, 10:].T.contiguous()).dequantize())
+
+
 # -------------------------------------------------------------------------------------------- what cannot be right
 
 UP = "language_model.backbone.layers.1.mixer.up_proj.weight"

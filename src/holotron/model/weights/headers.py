@@ -37,6 +37,8 @@ class Header(NamedTuple):
     file: Path
     start: int = 0  # of its data in the file, in bytes
     stop: int = 0
+    # It lies turned over, as some columns of a wider matrix: the first of them, and how many that matrix has.
+    turned: tuple[int, int] | None = None
 
     @property
     def dtype(self) -> torch.dtype:

@@ -46,6 +46,13 @@ class Reader:
         count = header.stop - header.start
         return self._bytes(header, 0, count).view(header.dtype).view(header.shape)
 
+    def turned(self, header: Header) -> Tensor:
+        """A matrix that lies turned over, at once and the right way round."""
+        assert header.turned is not None
+        (first, wide), (rows, columns) = header.turned, header.shape
+        around = self._bytes(header, 0, header.stop - header.start).view(header.dtype).view(columns, wide)
+        return around[:, first : first + rows].t().contiguous()
+
     def rows(self, header: Header, count: int, multiple: int = 1) -> Iterator[tuple[int, int, Tensor]]:
         """The tensor as `count` rows [count, -1], some of them at a time: as many as make up a piece, in multiples of
         `multiple` but for the last ones."""

@@ -72,7 +72,7 @@ def find(key: str, shape: tuple[int, ...], headers: Mapping[str, Header], block:
         raise Unreadable(f"expected {list(shape)}, found {list(values.shape)} {where}")
     if values.kind in PLAIN:
         return Stored(shape, values, keys=(key,))
-    if values.kind not in SCALED:
+    if values.kind not in SCALED or values.turned is not None:
         raise Unreadable(f"expected {', '.join([*PLAIN, *SCALED])} or packed NVFP4, found {values.kind} {where}")
     name = next((name for name in (f"{key}_scale", f"{key}_scale_inv") if name in headers), None)
     if name is None:
@@ -137,6 +137,9 @@ def _granularity(name: str, scale: Header, shape: tuple[int, ...], block: tuple[
 def copy_into(stored: Stored, reader: Reader, target: Tensor, target_scale: Tensor | None) -> None:
     """Read the tensor, piece by piece, into `target`; if that has scales, it is in our 8-bit form."""
     put = _putter(target, target_scale)
+    if stored.values.turned is not None:
+        put(0, target.shape[0], reader.turned(stored.values))
+        return
     if stored.scale is None:
         # Plain numbers need no rows unless they are to be rounded row by row.
         count = target.shape[0] if target_scale is not None else target.numel()
