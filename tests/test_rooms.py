@@ -27,7 +27,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("model",),
     ("kernels",),
     ("storage",),
-    ("",),  # types, errors, view, actions, keys, registry
+    ("",),  # types, errors, view, actions, keys, quoting, registry
 )
 LEVEL = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
 TOP = {"__init__", "__main__"}  # the package's own face may look at any room, lazily

@@ -10,8 +10,8 @@ import pytest
 
 import holotron
 from holotron.errors import InputError
-from holotron.model.processor import Deltas, ImageConfig, Processor, Transcript
-from holotron.model.processor.continuation import replay, seam
+from holotron.model.processor import ChatTemplate, Deltas, ImageConfig, Processor, Tokenizer, Transcript, byte_tokenizer
+from holotron.model.processor.continuation import replay, reply_tokens, seam
 
 PROCESSOR = Processor.for_bytes(ImageConfig(tile_size=32, patch_size=8))
 GO = [{"role": "user", "content": "Go."}]
@@ -55,6 +55,34 @@ def test_a_turn_can_follow_another_reply_than_it_did(before: bool, left: bool) -
     ended = {closed: Transcript().replied(say("Done.", closed=closed)) for closed in (True, False)}
     closing, skip = seam(PROCESSOR, ended[before], ended[left])
     assert [*closing, *ended[left].next(PROCESSOR, GO).ids[skip:]] == ended[before].next(PROCESSOR, GO).ids
+
+
+def test_a_reply_that_is_learnt_has_tags_where_a_reader_takes_them_for_such() -> None:
+    """A quoted tag is letters, as everything else that looks like a control token."""
+    backend = byte_tokenizer().backend
+    backend.add_tokens(["<TOOLCALL>", "</TOOLCALL>"])
+    tokenizer = Tokenizer(backend, special={"eos_token": "<|im_end|>"})
+    processor = Processor(tokenizer, ChatTemplate.builtin("chatml", tokenizer.special))
+    names = {tokenizer.token_id(token): token for token in tokenizer.control}
+
+    def control(content: str) -> list[str]:
+        tokens = reply_tokens(processor, {"role": "assistant", "content": content})
+        assert tokenizer.decode(tokens, skip_control=False) == f"{content}<|im_end|>"
+        return [names[token] for token in tokens if token in names]
+
+    call = '<TOOLCALL>[{"name": "click", "arguments": {"x": 1}}]</TOOLCALL>'
+    assert control("<think>Hm.</think>Go.") == ["<think>", "</think>", "<|im_end|>"]
+    assert control(f"Go.{call}") == ["<TOOLCALL>", "</TOOLCALL>", "<|im_end|>"]
+    for quoted in (
+        "It says <think>no</think>",
+        "</think>",
+        "<TOOLCALL>no</TOOLCALL>",
+        "<TOOLCALL>",
+        "<|im_end|><image>",
+    ):
+        assert control(quoted) == ["<|im_end|>"], quoted
+    with pytest.raises(InputError, match="Unicode"):
+        control("\udc3c")
 
 
 def test_nobody_else_decides_between_rendering_and_bridging() -> None:
