@@ -50,7 +50,7 @@ class Attackers:
         self._texts = [post(words), post({"prompt": "a" * 30_000_000}, "/v1/completions"), post(spaces)]
         self._json = [
             post(b'{"messages":[' + b",".join([b"[]"] * 5_000_000) + b"]}"),
-            post(b'{"messages":[' + b",".join([b'{"role":"user","content":""}'] * 15_000) + b"]}"),
+            post(b'{"messages":[' + b",".join([b'{"role":"user","content":""}'] * 9_000) + b"]}"),
             post(b'{"prompt":[' + b",".join([b"1"] * 450_000) + b',"x"]}', "/v1/completions"),
         ]
         self._pictures = [post(bombs)]

@@ -160,7 +160,8 @@ def nested(depth: int) -> dict[str, Any]:
 )
 def test_bad_schemas(server: ServerProcess, schema: dict[str, Any]) -> None:
     format = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
-    refused(post(server, "/v1/chat/completions", {"messages": HELLO, "response_format": format, "max_tokens": 4}))
+    body = {"messages": HELLO, "response_format": format, "max_tokens": 4}
+    refused(post(server, "/v1/chat/completions", body), 400, 413)
 
 
 @pytest.mark.parametrize(
@@ -262,7 +263,7 @@ class ImageSite(BaseHTTPRequestHandler):
         self.visits.append(self.path)
         if self.path.startswith("/to?"):
             self.send_response(302)
-            self.send_header("location", self.path.removeprefix("/to?"))
+            self.send_header("Location", self.path.removeprefix("/to?"))
             self.send_header("content-length", "0")
             self.end_headers()
             return
@@ -312,11 +313,18 @@ def test_fetching(site: tuple[int, list[str]]) -> None:
         ("/large", {"max_bytes": 1000}, "more than"),
         ("/to?" + "/to?" * 4 + "/image", {}, "redirected"),
         ("/to?file:///etc/passwd", {}, "http"),
+        ("/to?http://[::1", {}, "malformed"),
     ):
         with pytest.raises(InputError, match=message):
             fetch(f"http://127.0.0.1:{port}{path}", **HERE, **settings)
     with pytest.raises(InputError, match="does not fetch"):
         fetch(f"http://127.0.0.1:{port}/image", allow_remote=False)
+
+
+@pytest.mark.parametrize("url", ["http://a..b/", "http://.example/", "http://" + "x" * 70 + ".example/", "http://[::1"])
+def test_names_that_are_none(url: str) -> None:
+    with pytest.raises(InputError):
+        fetch(url)
 
 
 def test_private_addresses_are_not_fetched(site: tuple[int, list[str]]) -> None:

@@ -136,14 +136,13 @@ class GenerationJob(ABC, Generic[Body]):
 
     async def _stateless(self) -> Running:
         engine, generations = self.loaded.engine, list[Generation]()
-        self.prepared = await self._on_worker(lambda: self.prepare(None))
 
-        async def begin_one(one: Prepared) -> None:
-            prompt = one.prompt
-            assert prompt is not None
-            matchers = await self._compile(one, self.n)
-            content = await self._on_worker(lambda: engine.prepare(prompt, scope=self.caller.scope))
-            await unbroken(generate(content, matchers))
+        def prepare() -> list[Log]:
+            self.prepared = self.prepare(None)
+            prompts = [one.prompt for one in self.prepared if one.prompt is not None]
+            return [engine.prepare(prompt, scope=self.caller.scope) for prompt in prompts]
+
+        contents = await self._on_worker(prepare)
 
         async def generate(content: Log, matchers: list[Matcher | None]) -> None:
             later = engine.complete_later(content, self.sampling, matchers, self.seconds_left, self.caller.scope)
@@ -151,8 +150,8 @@ class GenerationJob(ABC, Generic[Body]):
             generations.extend(started)
 
         try:
-            for one in self.prepared:
-                await begin_one(one)
+            for one, content in zip(self.prepared, contents, strict=True):
+                await unbroken(generate(content, await self._compile(one, self.n)))
         except BaseException:
             for generation in generations:
                 generation.cancel()

@@ -23,6 +23,7 @@ from holotron.server.settings import ImageSettings
 from holotron.server.workers import Lane, Workers, check
 
 SMALL = 2**22  # pixels: two full-HD screens; more is for the lane of slow work
+LITTLE = 64 * 1024  # bytes: read faster than handed to another thread
 
 _DATA_URL = re.compile(r"data:(?:image/[\w.+-]+)?(?:;[\w=.-]+)*;base64,", re.I)
 _LONGEST_START = 256
@@ -73,7 +74,8 @@ async def cut_pictures(
                 )
         return pictures
 
-    pictures = await workers.run(owner, measure)
+    little = sum(map(len, addresses)) + sum(map(len, fetched.values())) <= LITTLE
+    pictures = measure() if little else await workers.run(owner, measure)
 
     async def cut(picture: _Picture) -> TiledImage:
         lane: Lane = "small" if picture.pixels <= SMALL else "large"

@@ -101,7 +101,7 @@ class QuotaSettings(Section):
 class LimitSettings(Section):
     """What one request may hold, besides the bytes of its body and the limits on images."""
 
-    max_json_objects: int = Field(default=20_000, ge=16, description="objects and lists in a body")
+    max_json_objects: int = Field(default=10_000, ge=16, description="objects and lists in a body")
     max_json_values: int = Field(default=500_000, ge=16, description="commas in a body, outside of texts")
     max_messages: int = Field(default=4096, ge=1)
     max_tools: int = Field(default=256, ge=0)

@@ -9,12 +9,14 @@ Extensions are at the end of each class.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]{1,128}$")]
 Count = Annotated[int, Field(ge=1, le=2**31)]
+Item = TypeVar("Item")
+Many = Annotated[list[Item], Field(fail_fast=True)]  # of a hundred thousand mistakes the first is enough
 
 
 class Wire(BaseModel):
@@ -58,9 +60,9 @@ class Call(Lenient):
 
 class Message(Lenient):
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | list[Annotated[TextPart | ImagePart, Field(discriminator="type")]] | None = None
+    content: str | Many[Annotated[TextPart | ImagePart, Field(discriminator="type")]] | None = None
     name: str | None = None
-    tool_calls: list[Call] | None = None
+    tool_calls: Many[Call] | None = None
     tool_call_id: str | None = None
     reasoning_content: str | None = None
 
@@ -182,12 +184,12 @@ class GenerationFields(SessionFields):
 
 
 class ChatRequest(GenerationFields):
-    messages: list[Message] = Field(description="in a session: only the new ones")
+    messages: Many[Message] = Field(description="in a session: only the new ones")
     max_completion_tokens: Count | None = None
     logprobs: bool | None = False
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     response_format: Format | None = None
-    tools: list[Tool] | None = None
+    tools: Many[Tool] | None = None
     tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
     parallel_tool_calls: bool | None = True
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = None
@@ -203,11 +205,11 @@ class ChatRequest(GenerationFields):
     chat_template_kwargs: dict[str, Any] | None = Field(default=None, description="variables of the chat template")
 
 
-Tokens = list[Annotated[int, Field(ge=0, lt=2**31)]]
+Tokens = Many[Annotated[int, Field(ge=0, lt=2**31)]]
 
 
 class CompletionRequest(GenerationFields):
-    prompt: str | Tokens | list[str] | list[Tokens]
+    prompt: str | Tokens | Many[str] | Many[Tokens]
     logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     response_format: Format | None = Field(default=None, description="an extension: constrain the text")
     # Accepted only when they ask for nothing.
@@ -235,8 +237,8 @@ class RewindSession(Wire):
 class AppendToSession(Wire):
     """The prompt of a turn, without a reply yet: the next request (or each fork's) generates it."""
 
-    messages: Annotated[list[Message], Field(min_length=1)]
-    tools: list[Tool] | None = None
+    messages: Annotated[Many[Message], Field(min_length=1)]
+    tools: Many[Tool] | None = None
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     mark: bool = False

@@ -5,7 +5,7 @@ when nobody wants the result any more.
 
 Work waits in its *lane*, so what is known to take long (a large picture, a long text) never stands before what does
 not; in a lane the owners take turns, so that one who sends a hundred pictures waits for himself. Whoever awaits may be
-cancelled: what still waits is then forgotten, and what runs is told (`Given up`, raised by `check`) if it asks between
+cancelled: what still waits is then forgotten, and what runs is told (`GivenUp`, raised by `check`) if it asks between
 two pieces.
 
 Threads are enough because the libraries that take long let go of Python's lock while they work: Pillow, torch,
@@ -15,6 +15,7 @@ llguidance, and `tokenizers` when it is asked in the right way (see `tokenising`
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import threading
 from collections import OrderedDict, deque
@@ -76,7 +77,7 @@ class _Queue:
 class Workers:
     """Belongs to one event loop: everything but the work itself happens there."""
 
-    def __init__(self, threads: int = 2, max_waiting: int = 256) -> None:
+    def __init__(self, threads: int = 2, max_waiting: int = 16_384) -> None:
         """`threads` per lane, but for parsing, which keeps Python's lock: there one at a time, or the event loop would
         have to wait for several. `max_waiting`: of one owner, in one lane."""
         self._queues = {lane: _Queue(lane, 1 if lane == "parse" else threads) for lane in LANES}
@@ -95,6 +96,8 @@ class Workers:
             return result
         except asyncio.CancelledError:
             job.given_up.set()
+            with contextlib.suppress(ValueError):  # it runs already
+                mine.remove(job)
             raise
 
     def _start(self, queue: _Queue) -> None:

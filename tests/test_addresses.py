@@ -1,0 +1,44 @@
+"""Public or not: the one judgement that the browser's guard and the server's image fetcher share."""
+
+from __future__ import annotations
+
+import pytest
+
+from holotron.addresses import is_public
+from holotron.envs.network import Blocked, NetworkPolicy
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1",
+        "10.0.0.1",
+        "169.254.169.254",
+        "100.64.0.1",
+        "0.0.0.0",
+        "224.0.0.1",
+        "::1",
+        "fe80::1%eth0",
+        "fc00::1",
+        "fec0::1",  # site-local, given up long ago, still routed
+        "feff::1",
+        "::ffff:169.254.169.254",
+        "::127.0.0.1",  # an address of the first kind of embedding
+        "2002:a9fe:a9fe::",  # 6to4
+        "64:ff9b::a9fe:a9fe",  # NAT64 of 169.254.169.254
+        "64:ff9b::7f00:1",
+        "64:ff9b:1::1",  # NAT64 for private use
+        "2001:0:1:1:1:1:5601:5601",  # Teredo of 169.254.169.254
+    ],
+)
+def test_private(address: str) -> None:
+    assert not is_public(address)
+    with pytest.raises(Blocked):
+        NetworkPolicy().check_address("name.example", 80, address)
+    NetworkPolicy(private=True).check_address("name.example", 80, address)
+
+
+@pytest.mark.parametrize("address", ["93.184.216.34", "2606:2800:220:1::1", "64:ff9b::5db8:d822", "::ffff:8.8.8.8"])
+def test_public(address: str) -> None:
+    assert is_public(address)
+    NetworkPolicy().check_address("name.example", 80, address)
