@@ -76,7 +76,7 @@ def test_how_an_episode_ends(pool: SitesPool, run: Run) -> None:
 
 
 def test_a_kept_context_is_as_good_as_new(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever an episode has left behind, the next one in the same browser context looks like the first in a new one."""
+    """Whatever an episode has left behind, the next one in its context looks like the first in a new one."""
     (first,) = sites_tasks("shop-popup", [3], viewport="laptop")
     (second,) = sites_tasks("shop-count", [3], viewport="phone")
 
