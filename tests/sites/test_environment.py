@@ -11,7 +11,7 @@ from holotron.errors import ConfigError, EnvironmentFault
 from holotron.sites.environment import SitesEnvironment, SitesPool
 from holotron.sites.solver import SitesSolver
 from holotron.sites.tasks import sites_tasks
-from holotron.types import Answer, Goto, Observation, Restart, Task
+from holotron.types import Answer, Click, GoBack, Goto, NewTab, Observation, Restart, Scroll, Task
 from tests.sites.conftest import Run
 
 pytestmark = pytest.mark.browser
@@ -71,6 +71,46 @@ def test_how_an_episode_ends(pool: SitesPool, run: Run) -> None:
             assert not (await environment.step(Restart())).done
         finally:
             await pool.release(environment)
+
+    run(go())
+
+
+def test_a_kept_context_is_as_good_as_new(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever an episode has left behind, the next one in its context looks like the first in a new one."""
+    (first,) = sites_tasks("shop-popup", [3], viewport="laptop")
+    (second,) = sites_tasks("shop-count", [3], viewport="phone")
+
+    async def go() -> None:
+        pool = SitesPool(sessions=2, browsers=1)
+        kept, fresh = await pool.acquire(), await pool.acquire()
+        try:
+            await kept.reset(first)
+            session = kept._web._session  # type: ignore[union-attr]
+            await kept.evaluate("document.cookie = 'news=1;path=/', localStorage.a = sessionStorage.b = 1")
+            await kept.step(Click(640, 300))
+            await kept.step(NewTab(kept.episode.url))
+            await kept.step(Scroll("down"))
+            await kept.step(Click(195, 300))  # where the pointer stays
+            seen, new = await kept.reset(second), await fresh.reset(second)
+            assert kept._web._session is session  # type: ignore[union-attr]
+            assert fresh._web._session is not session  # type: ignore[union-attr]
+            assert seen == new and seen.viewport == (390, 844)
+            held = "[localStorage.length, sessionStorage.length, document.cookie.includes('news'), scrollY].join()"
+            assert await kept.evaluate(held) == "0,0,false,0"
+            assert "no page to go back to" in (await kept.step(GoBack())).observation.note
+            assert (await solve(kept, seen, 3))[-1].image == (await solve(fresh, new, 3))[-1].image
+            monkeypatch.setattr("holotron.envs.session.MOST_RENEWALS", 1)
+            assert (await kept.reset(second)).image == new.image
+            assert kept._web._session is not session  # type: ignore[union-attr]
+            await pool.release(kept)
+            with pytest.raises(EnvironmentFault, match="reset"):
+                _ = kept.task
+            again = await pool.acquire()
+            assert again is kept and (await again.reset(second)).image == new.image
+            await pool.release(again)
+            await pool.release(fresh, broken=True)
+        finally:
+            await pool.close()
 
     run(go())
 

@@ -87,10 +87,10 @@ def check_url(url: str, policy: NetworkPolicy) -> str:
 
 
 class Guard:
-    """One session's way out. `blocked` collects what was refused since it was last read."""
+    """One session's way out. `take_blocked` says what was refused since it was last asked."""
 
     def __init__(self, policy: NetworkPolicy) -> None:
-        self._policy = policy
+        self.policy = policy
         self._server: asyncio.Server | None = None
         self._connections = Connections()
         self._blocked: dict[str, None] = {}
@@ -143,13 +143,13 @@ class Guard:
             why = self._unreachable[host, port] = _reason(error)
             return await _answer(writer, "502 Bad Gateway", f"{target} cannot be reached: {why}")
         try:
-            if tunnel and not self._policy.upstream:
+            if tunnel and not self.policy.upstream:
                 writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
             elif tunnel:
                 back.write(_head(line, headers))
             else:
                 path = parts._replace(scheme="", netloc="").geturl() or "/"
-                request = line if self._policy.upstream else f"{method} {path} HTTP/1.1"
+                request = line if self.policy.upstream else f"{method} {path} HTTP/1.1"
                 back.write(_head(request, headers, close=True))
             if not tunnel:
                 # One request per connection: the next one may be for another host and has to be checked as well.
@@ -165,17 +165,17 @@ class Guard:
 
     async def _connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Check, look up, check again, and connect to the very address that was checked."""
-        self._policy.check_host(host, port)
-        if self._policy.upstream:
+        self.policy.check_host(host, port)
+        if self.policy.upstream:
             if _is_address(host):
-                self._policy.check_address(host, port, host)
-            upstream = urlsplit(self._policy.upstream)
+                self.policy.check_address(host, port, host)
+            upstream = urlsplit(self.policy.upstream)
             return await _open(upstream.hostname or "", upstream.port or 3128)
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
         for address in addresses:
-            self._policy.check_address(host, port, address)
+            self.policy.check_address(host, port, address)
         return await _open_any(addresses, port)
 
 

@@ -11,7 +11,7 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from holotron.errors import EnvironmentFault
 from holotron.quoting import quoted
 
 MOST_TABS = 20
+MOST_RENEWALS = 40  # of one context, then a new one: what a browser piles up behind a page is gone with its context
 LARGEST_DOWNLOAD = 100 * 1024 * 1024  # bytes
 NAVIGATION_TIMEOUT = 15.0  # seconds
 NEW_TAB_TIMEOUT = 5.0
@@ -93,6 +94,7 @@ class Session:
         self._downloads: Path | None = None
         self._arrived: list[Page] | None = None  # pages that came while we were opening one ourselves
         self._announced = 0  # tabs that pages have asked for and that are not there yet
+        self._renewals = 0
 
     @classmethod
     async def open(cls, browsers: BrowserPool, options: SessionOptions) -> Session:
@@ -126,6 +128,36 @@ class Session:
             await session.close()
             raise
         return session
+
+    async def renew(self, options: SessionOptions) -> bool:
+        """Go on in the same context as if it were new: one empty tab, no cookies, no storage of the page in front, no
+        history, the pointer nowhere. Only for pages of one's own that keep nothing anywhere else. False, and nothing
+        done, where the options differ in more than size, network and headers, or where the context has had its time."""
+        kept = self._options
+        size = replace(kept.display, width=options.display.width, height=options.display.height)
+        same = replace(kept, display=size, network=options.network, headers=options.headers) == options
+        good = self._lease.alive and self._open and not any(entry.tab.crashed for entry in self._open)
+        if not (same and good) or self._renewals >= MOST_RENEWALS:
+            return False
+        self._renewals += 1
+        for task in self._tasks:
+            task.cancel()
+        async with bounded("renewing a session", OPEN_TIMEOUT):
+            tab, context = self.tab, self._lease.context
+            for page in context.pages:
+                if page is not tab.page:
+                    await page.close()
+            self._options = options
+            await tab.evaluate("try { sessionStorage.clear(); localStorage.clear() } catch {}")
+            await tab.move(-1, -1)  # or what lies under it would look hovered
+            await tab.page.goto("about:blank")
+            await context.clear_cookies()
+            await context.set_extra_http_headers(dict(options.headers))
+            self._guard.policy = options.network
+            await tab.resize(options.display)
+        self._clipboard.text, self._announced, self._downloads = "", 0, None
+        self.take_notes()
+        return True
 
     async def close(self) -> None:
         for task in self._tasks:

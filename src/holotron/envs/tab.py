@@ -98,15 +98,25 @@ class Tab:
         tab = cls(page, await page.context.new_cdp_session(page), display, clipboard)
         size = f"{display.width},{display.height},{display.scale:g}"
         if not native or await tab.evaluate("[innerWidth, innerHeight, devicePixelRatio].join()") != size:
-            await tab.send(
-                "Emulation.setDeviceMetricsOverride",
-                width=display.width,
-                height=display.height,
-                deviceScaleFactor=display.scale,
-                mobile=False,
-            )
-            tab._emulated = True
+            await tab._emulate()
         return tab
+
+    async def resize(self, display: Display) -> None:
+        """Be drawn on another display."""
+        if display != self.display:
+            self.display = display
+            await self.page.set_viewport_size({"width": display.width, "height": display.height})
+            await self._emulate()
+
+    async def _emulate(self) -> None:
+        await self.send(
+            "Emulation.setDeviceMetricsOverride",
+            width=self.display.width,
+            height=self.display.height,
+            deviceScaleFactor=self.display.scale,
+            mobile=False,
+        )
+        self._emulated = True
 
     def _on_crash(self, _: Page) -> None:
         """Calls that a dead page was asked would never be answered: end them now."""

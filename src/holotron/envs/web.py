@@ -108,9 +108,12 @@ def open_web(request: PoolRequest) -> WebPool:
 
 
 class WebEnvironment:
-    def __init__(self, browsers: BrowserPool, options: SessionOptions) -> None:
+    def __init__(self, browsers: BrowserPool, options: SessionOptions, *, keep: bool = False) -> None:
+        """`keep`: go on in the same browser context after a reset where that is possible (`Session.renew`), which is
+        cheaper than a new one. For pages of one's own, which hide nothing in a browser."""
         self._browsers = browsers
         self._options = options
+        self._keep = keep
         self._secrets = Secrets(options.secrets)
         self._session: Session | None = None
         self._task: Task | None = None
@@ -125,13 +128,14 @@ class WebEnvironment:
 
     async def reset(self, task: Task) -> Observation:
         url = self._start_url(task)
-        await self.close()
         self._task = task
         self._secrets = Secrets(self._options.secrets)
-        self._session = await Session.open(self._browsers, self._options)
-        self._session.hide = self._secrets.redact
-        unreachable = await self._session.goto(url)
-        if unreachable:
+        if not await self._renewed():
+            await self.close()
+            self._session = await Session.open(self._browsers, self._options)
+        session = self._open_session
+        session.hide = self._secrets.redact
+        if unreachable := await session.goto(url):
             raise EnvironmentFault(f"The start page {url} did not open: {unreachable}.")
         observation = await self.observe()
         if f"Blocked: {urlsplit(url).hostname} is" in observation.note:  # the page shown is the guard's own
@@ -139,6 +143,18 @@ class WebEnvironment:
         if observation.url.startswith("chrome-error:"):
             raise EnvironmentFault(f"The start page {url} did not open. {observation.note}")
         return observation
+
+    async def _renewed(self) -> bool:
+        if self._session is None or not self._keep:
+            return False
+        try:
+            return await self._session.renew(self._options)
+        except EnvironmentFault:  # it has died in the meantime
+            return False
+
+    def use(self, options: SessionOptions) -> None:
+        """Other options, from the next reset on."""
+        self._options = options
 
     async def observe(self) -> Observation:
         session = self._open_session

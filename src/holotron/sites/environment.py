@@ -80,18 +80,28 @@ class SitesPool:
         )
         self._options = options or SessionOptions()
         self._places = asyncio.Semaphore(sessions)
+        self._free: list[SitesEnvironment] = []  # with browser contexts to go on in
         self.server: EpisodeServer = server or SitesServer()
         self._make = make or make_episode
 
     async def acquire(self) -> SitesEnvironment:
         await self._places.acquire()
+        if self._free:
+            return self._free.pop()
         return SitesEnvironment(self._browsers, self._options, self.server, self._make)
 
     async def release(self, environment: SitesEnvironment, *, broken: bool = False) -> None:
-        await environment.close()
+        if broken:
+            await environment.close()
+        else:
+            environment.end_episode()
+            self._free.append(environment)
         self._places.release()
 
     async def close(self) -> None:
+        for environment in self._free:
+            await environment.close()
+        self._free.clear()
         await self._browsers.close()
         self.server.close()
 
@@ -124,19 +134,21 @@ class SitesEnvironment:
 
     async def reset(self, task: Task) -> Observation:
         episode = await asyncio.to_thread(self._make, task)  # takes a while, and others are at work
-        await self.close()
+        self.end_episode()
         self._episode, self._key, self._end = episode, self._server.open(episode), None
         width, height = episode.variation.size
         display = self._options.display
+        # Nothing here depends on the browser's own language: episodes of all languages can use one context.
         options = replace(
             self._options,
             display=replace(display, width=width, height=height, scale=display.scale * episode.variation.scale),
             network=NetworkPolicy(allow=(episode.host,), upstream=f"http://127.0.0.1:{self._server.port}"),
             headers=self._server.headers(self._key),
-            locale=episode.language,
             typed=0,  # these pages do not listen to keys, and drawing every letter is most of what typing costs
         )
-        self._web = WebEnvironment(self._browsers, options)
+        if self._web is None:
+            self._web = WebEnvironment(self._browsers, options, keep=True)
+        self._web.use(options)
         return await self._web.reset(replace(task, goal=episode.goal, start_url=episode.url))
 
     async def observe(self) -> Observation:
@@ -165,6 +177,10 @@ class SitesEnvironment:
         web, self._web = self._web, None
         if web is not None:
             await web.close()
+        self.end_episode()
+
+    def end_episode(self) -> None:
+        """The app is gone; the browser context stays for the next one."""
         if self._key:
             self._server.close_episode(self._key)
         self._episode, self._key = None, ""
@@ -179,7 +195,7 @@ class SitesEnvironment:
 
     @property
     def _open(self) -> WebEnvironment:
-        if self._web is None:
+        if self._web is None or self._episode is None:
             raise EnvironmentFault("The environment is not open: call reset() first.")
         return self._web
 

@@ -8,8 +8,8 @@
 Which episode a request belongs to is said by a header that the browser context adds to all its requests, not by the
 address. So the address can be a natural one (`http://fernandoak.example/cart`), it is the same each time one seed is
 played, and a thousand browsers can play that seed at once, each in a state of its own. Cookies cannot leak either: they
-live in the context, which lasts one episode. Names end in `.example`, which belongs to nobody; browsers reach them
-because the session's network guard sends everything here, to a server that also speaks as a proxy.
+live in the context, which is emptied before each episode. Names end in `.example`, which belongs to nobody; browsers
+reach them because the session's network guard sends everything here, to a server that also speaks as a proxy.
 """
 
 from __future__ import annotations

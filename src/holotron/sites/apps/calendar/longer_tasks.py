@@ -256,7 +256,8 @@ def invitations(brief: Brief) -> Assignment:
     for index, name in enumerate(dice.sample(NAMES, total)):
         sender = brief.choose("select * from colleagues")["name"]
         invite(brief, dice.choice(INVITED).format(name=name), sender, clashing=index in clashing)
-    answers, wanted = {}, []
+    answers: dict[int, str] = {}
+    wanted: list[Wanted] = []
     for row in brief.state.all("select * from invitations order by day, start, id"):
         event = {**row, "repeat": "", "until": ""}
         answers[row["id"]] = "declined" if in_the_way(brief.state, event) else "accepted"

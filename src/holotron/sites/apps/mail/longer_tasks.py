@@ -51,8 +51,7 @@ def organisation(brief: Brief, folder: str = "inbox") -> Row:
 @templates.add("compose", "medium", plan=plans.compose, about=("form that rejects",))
 def compose(brief: Brief) -> Assignment:
     """The addresses are not written as the form wants them."""
-    to = brief.some(3, "select * from contacts")
-    copy, *to = [row["email"] for row in to]
+    copy, *to = [str(row["email"]) for row in brief.some(3, "select * from contacts")]
     subject, body = brief.dice.choice(texts.SUBJECTS), brief.dice.choice(texts.BODIES)
     letter = {
         "recipients": "; ".join(to), "recipients_corrected": ", ".join(to), "cc": copy, "subject": subject,
