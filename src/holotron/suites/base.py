@@ -81,7 +81,7 @@ suites: Registry[SuiteFactory] = Registry(
     "holotron.suites",
     {
         name: f"holotron.suites.{name}"
-        for name in ("miniwob", "web", "painted", "asked", "sites", "recall", "gymnasium")
+        for name in ("miniwob", "web", "painted", "asked", "sites", "recall", "trac", "gymnasium")
     },
 )
 
