@@ -16,6 +16,7 @@ class Form:
     name: str = ""  # its id
     values: dict[str, str] = field(default_factory=dict)
     buttons: dict[str, str] = field(default_factory=dict)
+    boxes: set[str] = field(default_factory=set)  # to tick or to choose from
 
 
 class _Forms(HTMLParser):
@@ -36,7 +37,10 @@ class _Forms(HTMLParser):
             kind = at.get("type", "text")
             if kind in ("submit", "button", "image"):
                 form.buttons[name] = at.get("value", "")
-            elif kind not in ("checkbox", "radio") or "checked" in at:
+            elif kind in ("checkbox", "radio"):
+                form.boxes.add(name)
+                form.values |= {name: at.get("value", "on")} if "checked" in at else {}
+            else:
                 form.values[name] = at.get("value", "")
         elif tag == "textarea":
             self._area, form.values[name] = name, ""
@@ -73,8 +77,8 @@ class FormBrowser:
         parser = _Forms()
         parser.feed(self.get(url))
         found = next(f for f in parser.forms if form in (f.name, *f.values, *f.buttons))
-        unknown = [name for name in fields if name not in found.values and not name.startswith(("action", "sel"))]
-        assert not unknown, f"{unknown} are not in the form; it has {sorted(found.values)}"
+        known = found.values.keys() | found.boxes
+        assert fields.keys() <= known, f"{sorted(fields.keys() - known)} are not in the form; it has {sorted(known)}"
         values = {**found.values, **fields} | ({button: found.buttons[button]} if button else {})
         target = urllib.parse.urljoin(urllib.parse.urljoin(self._base, url), found.action)
         query = urllib.parse.urlencode(values)

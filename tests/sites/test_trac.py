@@ -14,6 +14,9 @@ from holotron.sites.checks import Added, Answered, Changed, Removed
 from holotron.sites.transfer import install
 from holotron.sites.transfer.trac import TracEpisode, TracServer, prepared
 from holotron.sites.transfer.trac_tasks import TASKS, find_task
+from holotron.suites.base import find_suite
+from holotron.types import Click, Goto, Write
+from tests.sites.conftest import Run
 from tests.sites.forms import FormBrowser
 
 SEED = 3
@@ -87,7 +90,7 @@ def work(player: Player, name: str) -> str | None:
             page = next(row for row in ("TeamRules", "ReleaseSteps", "StyleGuide") if row in player.episode.goal)
             web.submit(f"/wiki/{page}?action=edit", "edit", "save", text=values["text"])
         case "new-milestone":
-            web.submit("/milestone?action=new", "edit", "add", name=values["name"], duedate=values["due"])
+            web.submit("/milestone?action=new", "edit", "add", due="on", name=values["name"], duedate=values["due"])
         case "complete":
             web.submit("/milestone/Dinghy?action=edit", "edit", "save", completed="on", completeddate="2025-08-01")
         case "new-component":
@@ -201,3 +204,37 @@ def test_a_failed_installation_leaves_nothing(tmp_path: Path, monkeypatch: pytes
     monkeypatch.undo()
     with pytest.raises(ConfigError, match="failed: broken"):
         install.run(["sh", "-c", "echo broken >&2; exit 3"])
+
+
+@pytest.mark.browser
+def test_in_a_browser_a_comment_ends_the_episode(server: TracServer, run: Run) -> None:
+    """Through pixels, as a policy would: the page, the field, the button, the reward."""
+
+    async def go() -> None:
+        suite = find_suite("trac", tasks="comment", seeds=range(SEED, SEED + 1))
+        pool = suite.open(1)
+        environment = await pool.acquire()
+        try:
+            seen = await environment.reset(suite.tasks[0])
+            assert seen.url == "http://harbour.example/" and seen.viewport == (1280, 720)
+            added = environment.episode.assignment.wanted[0]
+            result = await environment.step(Goto(f"http://harbour.example/ticket/{added.values['ticket']}"))
+            assert "ticket" in result.observation.url and not result.done
+
+            async def place(what: str) -> tuple[float, float]:
+                x, y = await environment.evaluate(
+                    f"(() => {{ const e = document.querySelector('{what}'); e.scrollIntoView({{block: 'center'}});"
+                    " const r = e.getBoundingClientRect(); return [r.left + r.width / 2, r.top + r.height / 2]; })()"
+                )
+                return x, y
+
+            await environment.step(Write(added.values["text"], *(await place("textarea#comment"))))
+            result = await environment.step(Click(*(await place("#propertyform input[name=submit]"))))
+            assert result.done and result.success and result.reward == 1.0, result.info
+            blocked = await environment.step(Goto("http://127.0.0.1:1/"))
+            assert blocked.done
+        finally:
+            await pool.release(environment)
+            await pool.close()
+
+    run(go())

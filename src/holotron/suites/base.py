@@ -92,7 +92,10 @@ GROUNDING = (
 suites: Registry[SuiteFactory] = Registry(
     "suite",
     "holotron.suites",
-    {name: f"holotron.suites.{name}" for name in ("miniwob", "web", "painted", "asked", "sites", "recall", "gymnasium")}
+    {
+        name: f"holotron.suites.{name}"
+        for name in ("miniwob", "web", "painted", "asked", "sites", "recall", "trac", "gymnasium")
+    }
     | dict.fromkeys(GROUNDING, "holotron.suites.grounding.play"),
 )
 

@@ -310,12 +310,9 @@ def component_owner(project: Project) -> Assignment:
 
 @task("remove-version")
 def remove_version(project: Project) -> Assignment:
+    """Tickets keep what they say about it."""
     name = project.one("version")["name"]
-    used = [row for row in project.rows["ticket"].values() if row["version"] == name]
-    return Assignment(
-        f'Remove the version "{name}" in the administration.',
-        (project.removed("version", name), *(project.changed("ticket", row["id"], version="") for row in used)),
-    )
+    return Assignment(f'Remove the version "{name}" in the administration.', (project.removed("version", name),))
 
 
 @task("who-reported")
