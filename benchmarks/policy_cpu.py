@@ -2,14 +2,15 @@
 
     python benchmarks/policy_cpu.py --policy holotron-mini --sessions 4
     python benchmarks/policy_cpu.py --policy runs/mine/model --flows data/flows  # of `data synth --episodes 1`
+    python benchmarks/policy_cpu.py --policy runs/mine/model --run runs/apps     # of `rollout --suite sites`
 
 First the first screens of all MiniWoB++ tasks are taken from real Chromium, which is then closed. Then `sessions` of
 them at a time ask the policy: each begins an episode, is shown three screens one after the other, all new to the
 engine, and gets three actions. A decision is a screenshot encoded and an action decoded, as in `holotron eval`.
 
-With `--flows` the screens are those of stored episodes, step after step, so that what stays the same from one screen to
-the next costs what it costs in use; `--fresh` shows the first screen of each alone. CPU time per decision is given too:
-on a machine with other work it says more than the clock.
+With `--flows` or `--run` the screens are those of stored episodes, step after step, so that what stays the same from
+one screen to the next costs what it costs in use; `--fresh` shows the first screen of each alone. CPU time per decision
+is given too: on a machine with other work it says more than the clock.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from holotron.agent.policies.registry import PolicyRequest, local_profile, make_
 from holotron.data.shards import iter_pages
 from holotron.envs.miniwob import open_miniwob, task_names
 from holotron.envs.registry import PoolRequest
+from holotron.rollouts.store import RunReader
 from holotron.types import Observation, Task
 
 TURNS = 3
@@ -63,6 +65,12 @@ def flows(folder: Path, fresh: bool) -> list[tuple[Task, list[Observation]]]:
     return found
 
 
+def recorded(run: Path, fresh: bool) -> list[tuple[Task, list[Observation]]]:
+    """The screens of a run, whatever was done on them."""
+    found = [(episode.task, [step.observation for step in episode.steps]) for episode in RunReader(run).trajectories()]
+    return [(task, shots[:1] if fresh else shots) for task, shots in found]
+
+
 async def play(policy: Policy, episodes: list[tuple[Task, list[Observation]]], sessions: int) -> tuple[int, float]:
     waiting = iter(episodes)
     decisions = 0
@@ -82,10 +90,12 @@ async def play(policy: Policy, episodes: list[tuple[Task, list[Observation]]], s
 
 
 async def measure(arguments: argparse.Namespace) -> dict[str, object]:
-    if arguments.flows is None:
-        episodes = await screens(arguments.policy, range(200_000, 200_000 + TURNS))
-    else:
+    if arguments.flows is not None:
         episodes = flows(arguments.flows, arguments.fresh)
+    elif arguments.run is not None:
+        episodes = recorded(arguments.run, arguments.fresh)
+    else:
+        episodes = await screens(arguments.policy, range(200_000, 200_000 + TURNS))
     policy = await make_policy(PolicyRequest(arguments.policy))
     await play(policy, episodes[:4], arguments.sessions)  # compile and warm up; other screens than those that count
     before = time.process_time()
@@ -109,6 +119,7 @@ def main() -> None:
     parser.add_argument("--policy", default="holotron-mini")
     parser.add_argument("--sessions", type=int, default=4)
     parser.add_argument("--flows", type=Path, help="a folder of `holotron data synth --episodes 1`")
+    parser.add_argument("--run", type=Path, help="a run directory")
     parser.add_argument("--fresh", action="store_true", help="only the first screen of each of them")
     parser.add_argument("--episodes", type=int, default=10_000, help="at most so many")
     print(json.dumps(asyncio.run(measure(parser.parse_args()))))

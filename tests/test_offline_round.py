@@ -14,8 +14,9 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PLAN = """
-name = "{name}"
-results = ["runs/{name}.stages.json"]
+name = "{name}-{{word}}"
+results = ["runs/{name}-{{word}}.stages.json"]
+facts = {{ word = "x" }}
 
 [[stage]]
 name = "one"
@@ -67,7 +68,7 @@ def test_a_round(plan: Path, tmp_path: Path):
     (store / "things.tar.xz.aa").write_bytes(data[:100])
     (store / "things.tar.xz.ab").write_bytes(data[100:])
     began = time.monotonic()
-    said = run(plan, store, results)
+    said = run(plan, store, results, "--set", "word=y")
     assert time.monotonic() - began < 200
     assert (store / "carried/word.txt").read_text() == "hello"
     # Each copy has its own seeds, and the endless one did not keep the stage from ending.
@@ -78,8 +79,8 @@ def test_a_round(plan: Path, tmp_path: Path):
     whole = b"".join(part.read_bytes() for part in sorted(results.glob("round.tar.*")))
     with tarfile.open(fileobj=io.BytesIO(whole)) as file:
         names = file.getnames()
-        assert json.load(file.extractfile("runs/try.stages.json")) == ["one", "boxed"]
+        assert json.load(file.extractfile("runs/try-y.stages.json")) == ["one", "boxed"]
     assert "runs/logs/one-list-0.log" in names
-    again = run(plan, store, results)
+    again = run(plan, store, results, "--set", "word=y")
     assert "wrong-job-0 ended with 2" in again and "one took" not in again and "boxed took" not in again
     assert not subprocess.run(["pgrep", "-f", f"{tmp_path}"], capture_output=True, text=True).stdout

@@ -243,6 +243,7 @@ def main() -> int:
     parser.add_argument("--store", type=Path, required=True)
     parser.add_argument("--results", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=590.0, help="for everything")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a fact of the plan, changed")
     parser.add_argument("--stages", default="", help="only these, with commas, also those that are over")
     arguments = parser.parse_args()
     results, store = arguments.results.resolve(), arguments.store.resolve()
@@ -251,7 +252,8 @@ def main() -> int:
     Path("runs/logs").mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what follows `finally` still happens
     plan = tomllib.loads(plan_path.read_text(encoding="utf-8"))
-    record = Path("runs") / f"{plan['name']}.stages.json"
+    facts = {"store": str(store), **plan.get("facts", {}), **dict(change.split("=", 1) for change in arguments.set)}
+    record = Path("runs") / f"{fill(plan['name'], facts)}.stages.json"
     over: list[str] = json.loads(record.read_text()) if record.exists() else []
     wanted = list(filter(None, arguments.stages.split(",")))
     jobs_failed = False
@@ -267,7 +269,7 @@ def main() -> int:
                 say(f"no time for {stage['name']} ({left:.0f} s left); call again")
                 break
             try:
-                finished = play(stage, min(stage["seconds"], left), {"store": str(store)}, where)
+                finished = play(stage, min(stage["seconds"], left), facts, where)
             except Exception as error:  # a stage may fail; the results of the others must not
                 say(f"{stage['name']} failed: {error!r}")
                 finished, jobs_failed = True, True
@@ -275,7 +277,7 @@ def main() -> int:
                 over.append(stage["name"])
                 record.write_text(json.dumps(over))
     finally:
-        bring_back(plan.get("results", []), results)
+        bring_back([fill(path, facts) for path in plan.get("results", [])], results)
         say(f"results: {', '.join(sorted(path.name for path in results.iterdir()))}")
     return int(jobs_failed)
 

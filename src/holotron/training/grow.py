@@ -72,3 +72,9 @@ def _moved(name: str, kept: list[int]) -> str:
 def with_tiles(config: ModelConfig, most: int) -> ModelConfig:
     """The same network, shown pictures in up to so many tiles."""
     return replace(config, image=replace(config.image, max_tiles=most), raw=None)
+
+
+def with_positions(config: ModelConfig, most: int) -> ModelConfig:
+    """The same network, for conversations of up to so many tokens: safe where attention has no positions to run out of,
+    or was trained that far."""
+    return replace(config, decoder=replace(config.decoder, max_positions=most), raw=None)

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from holotron.errors import ConfigError
 from holotron.model.loading import load_model, resolve
 from holotron.model.processor import ChatTemplate, Processor
-from holotron.training.grow import grow, with_tiles
+from holotron.training.grow import grow, with_positions, with_tiles
 from holotron.training.learner import Learner
 from holotron.training.recipe import CommonRecipe, ModelPart
 
@@ -39,6 +39,8 @@ def load_learner(recipe: CommonRecipe, device: torch.device, losses: Collection[
     if wanted.max_tiles is not None:
         model.config = with_tiles(model.config, wanted.max_tiles)
         processor.images = model.config.image
+    if wanted.max_positions is not None:
+        model.config = with_positions(model.config, wanted.max_positions)
     if wanted.template:
         if isinstance(found, Path):
             raise ConfigError("model.template is for presets; a checkpoint brings its own")

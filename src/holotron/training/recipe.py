@@ -34,6 +34,7 @@ class ModelPart(Part):
     learn: tuple[Literal["vision_model", "mlp1", "language_model"], ...] = ("vision_model", "mlp1", "language_model")
     grow: str = ""  # a deeper pattern: the source's layers, and new ones in brackets that begin by doing nothing
     max_tiles: PositiveInt | None = None  # cut pictures into up to so many tiles; None: as the source does
+    max_positions: PositiveInt | None = None  # tokens of one conversation, at most; None: as the source says
     balance: bool = False  # scale rows of pictures and of text to size one before the first step, see `balance`
     checkpoint_layers: bool = False  # recompute the decoder's activations in the backward pass instead of keeping them
 
