@@ -6,6 +6,7 @@ import copy
 import random
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -13,7 +14,7 @@ from holotron.engine import Engine, EngineConfig, SamplingParams, capture
 from holotron.engine.core import Core
 from holotron.engine.log import Log
 from holotron.model.config import MambaConfig, MoEConfig
-from holotron.model.loading import load_model
+from holotron.model.loading import byte_processor, load_model
 from holotron.model.model import Holotron
 from holotron.model.presets import preset
 from holotron.model.weights import random_model
@@ -32,12 +33,11 @@ class OnGPU(World):
     """Tokens are held against the same model on the CPU."""
 
     def verify(self, log: Log, generated: int) -> None:
-        decoder = self.core.model.config.decoder
-        kind = "hybrid" if decoder.mamba and decoder.attention else "mamba" if decoder.mamba else "attention"
+        kind = self.core.model.config.name.removeprefix("micro-")
         assert_greedy(micro_model(kind, self.core.model.dtype), log, generated, self.tolerance or 0.0)
 
 
-@pytest.mark.parametrize("kind", ["hybrid", "attention", "mamba"])
+@pytest.mark.parametrize("kind", ["hybrid", "attention", "mamba", "qwen3-vl", "qwen3.5"])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-3)])
 def test_random_schedules_with_swapping_agree_with_the_cpu(kind: str, dtype: torch.dtype, tolerance: float) -> None:
     for seed in range(2):
@@ -217,3 +217,28 @@ def test_8_bit_projections_run_in_graphs_too() -> None:
     model.eval().requires_grad_(False)
     plain = replies(Core(model, roomy(graphs=False, overlap=False, weight_dtype="float8_e4m3fn")))
     assert replies(Core(model, roomy(weight_dtype="float8_e4m3fn"))) == plain
+
+
+@pytest.mark.parametrize("name", ["tiny-qwen3-vl", "tiny-qwen3.5"])
+def test_pictures_in_three_axes_from_captured_graphs(name: str) -> None:
+    """Heads wide enough for the kernels: chunks that cut pictures, decodes from graphs, against the network alone."""
+    config = preset(name)
+    a = config.decoder.attention
+    assert a is not None
+    sizes = {"head_dim": 64, "rotary_dim": 32 if a.gated else None, "sections": (6, 5, 5) if a.gated else (12, 10, 10)}
+    config = replace(config, decoder=replace(config.decoder, attention=replace(a, **sizes)))  # type: ignore[arg-type]
+    model, processor = random_model(config, seed=1).eval().requires_grad_(False).cuda(), byte_processor(config)
+    shots = [np.random.default_rng(n).integers(0, 256, (48 + 16 * n, 80, 3), np.uint8) for n in range(4)]
+    engine_config = EngineConfig(page_size=16, kv_tokens=8192, state_rows=16, token_budget=48, max_running=8)
+    with Engine(model, processor, engine_config) as engine:
+        sessions = [engine.open() for _ in shots]
+        for n, session in enumerate(sessions):
+            session.append("look ", shots[n], " and ", shots[n - 1], "?")
+        sampling = SamplingParams(max_tokens=24, temperature=0, ignore_eos=True)
+        replies = [g.result().tokens for g in [session.generate(sampling) for session in sessions]]
+        logs = [engine.prepare(("look ", shots[n], " and ", shots[n - 1], "?")) for n in range(len(shots))]
+        assert engine.on_loop(lambda core: core.runner.captured).result()
+    alone = copy.deepcopy(model).cpu()
+    for log, said in zip(logs, replies, strict=True):
+        log.extend(Log(said))
+        assert_greedy(alone, log, len(said), 1e-3)

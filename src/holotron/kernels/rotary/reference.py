@@ -9,6 +9,7 @@ Legend: T tokens, H query heads, K key heads, D head dim.
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import torch
@@ -35,6 +36,13 @@ def periods(dim: int, theta: float, device: torch.device, dtype: torch.dtype = t
     return theta ** (torch.arange(0, dim, 2, device=device, dtype=dtype) / dim)
 
 
+@functools.lru_cache(maxsize=16)
+def _axes(rotation: Rotation, pairs: int, device: torch.device) -> Tensor:
+    """Made once: a captured graph cannot copy from the host."""
+    with torch.inference_mode(False):
+        return torch.tensor(rotation.axes(pairs), device=device)
+
+
 def rotate(
     q_THD: Tensor, k_TKD: Tensor, positions_T: Tensor, rotation: Rotation, shift_3T: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
@@ -43,7 +51,7 @@ def rotate(
     dtype, dim = torch.promote_types(q_THD.dtype, torch.float32), rotation.dim or q_THD.shape[-1]
     place_Ti = positions_T[:, None]
     if shift_3T is not None:
-        place_Ti = place_Ti + shift_3T[rotation.axes(dim // 2)].T
+        place_Ti = place_Ti + shift_3T.index_select(0, _axes(rotation, dim // 2, shift_3T.device)).T
     angle = place_Ti.to(dtype) / periods(dim, rotation.theta, q_THD.device, dtype)
     cos, sin = angle.cos()[:, None], angle.sin()[:, None]
 
