@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from holotron.model.loading import load_model
 from holotron.model.presets import preset
 from holotron.model.weights import random_model, save_checkpoint
 from tests.model.folders import edit, tiny_folder
+from tests.model.test_quantised import tiny_experts
 
 FIXTURES = Path(__file__).parent / "fixtures"
 UP = "language_model.backbone.layers.1.mixer.up_proj.weight"
@@ -64,6 +66,22 @@ def test_without_its_weights_names_are_accounted_for_and_it_says_so(folder: Path
     report = check(without_weights(folder))
     assert report.loads, report.problems
     assert "by name, from the index; shapes are in the weights" in report.tensors
+
+
+def test_experts_may_lie_in_one_tensor_in_the_index(tmp_path: Path) -> None:
+    """Names made from the family's description, then put together as some publishers do."""
+    config = tiny_experts()
+    save_checkpoint(random_model(config), tmp_path, shard_bytes=100_000)
+    index = json.loads((tmp_path / INDEX).read_text())
+    names = {"up": "gate_up", "down": "down"}
+    fused = {
+        re.sub(r"\.experts\.\d+\.(\w+)_proj\.weight", lambda m: f".experts.{names[m[1]]}_proj", key): file
+        for key, file in index["weight_map"].items()
+    }
+    assert len(fused) < len(index["weight_map"])
+    (tmp_path / INDEX).write_text(json.dumps({"weight_map": fused}))
+    report = check(without_weights(tmp_path))
+    assert report.problems == [f"{tmp_path} holds no tokenizer.json; a checkpoint folder needs one"]
 
 
 def test_a_hub_name_fetches_small_files_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

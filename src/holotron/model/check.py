@@ -10,6 +10,7 @@ picture and a tool call is rendered), the tokens that end a reply and those that
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -143,9 +144,12 @@ def _entries(config: ModelConfig) -> list[Entry]:
 def _names(report: Report, config: ModelConfig, wanted: list[Entry], placed: Mapping[str, str]) -> None:
     """Without the weight files: names alone."""
     held = {key.removesuffix("_packed") for key in placed}
-    missing = [entry.key for entry in wanted if entry.key not in held]
-    known = {entry.key for entry in wanted}
-    ignored = family_of(config).ignored
+    missing = [entry.key for entry in wanted if entry.key not in held and _fused(entry.key) not in held]
+    family = family_of(config)
+    # A head that is tied to the embeddings may be written out all the same.
+    known = {entry.key for entry in wanted} | {family.tensor_key("language_model.lm_head.weight")}
+    known |= {_fused(entry.key) for entry in wanted}
+    ignored = family.ignored
     scales = ("_scale", "_scale_inv", "_scale_2", "_global_scale")
     others = [
         key
@@ -160,6 +164,12 @@ def _names(report: Report, config: ModelConfig, wanted: list[Entry], placed: Map
     if len(others) > len(unknown):
         report.notes.append(f"{len(others) - len(unknown)} tensors are of no use here and are left out")
     report.tensors = f"{len(wanted) - len(missing)} of {len(wanted)} by name, from the index; shapes are in the weights"
+
+
+def _fused(key: str) -> str:
+    """The tensor that holds this matrix where all experts of a layer lie in one."""
+    key = re.sub(r"\.experts\.\d+\.(gate|up)_proj\.weight$", ".experts.gate_up_proj", key)
+    return re.sub(r"\.experts\.\d+\.down_proj\.weight$", ".experts.down_proj", key)
 
 
 def _conversation(report: Report, config: ModelConfig, folder: Path | None) -> None:
