@@ -68,6 +68,15 @@ def test_without_its_weights_names_are_accounted_for_and_it_says_so(folder: Path
     assert "by name, from the index; shapes are in the weights" in report.tensors
 
 
+@pytest.mark.parametrize("name", ["tiny-qwen3-vl", "tiny-qwen3.5"])
+def test_other_families_with_their_weights(name: str, tmp_path: Path) -> None:
+    """Qwen3.5 stores the experts of a layer in one tensor."""
+    report = check(tiny_folder(tmp_path, name))
+    assert report.loads, report.problems
+    assert "by name and shape" in report.tensors
+    assert report.sees
+
+
 def test_experts_may_lie_in_one_tensor_in_the_index(tmp_path: Path) -> None:
     """Names made from the family's description, then put together as some publishers do."""
     config = tiny_experts()

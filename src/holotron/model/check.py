@@ -28,7 +28,7 @@ from holotron.model.processor import Processor, PromptLimits
 from holotron.model.weights.declared import is_activation_scale, read_declared
 from holotron.model.weights.headers import read_headers
 from holotron.model.weights.hub import looks_like_hub_id, snapshot
-from holotron.model.weights.load import check_tensors, fit_to_tensors
+from holotron.model.weights.load import check_tensors, fitted
 from holotron.model.weights.names import Entry, entries
 from holotron.model.weights.shards import shard_files, weight_map
 
@@ -107,8 +107,7 @@ def _network(report: Report, config: ModelConfig, folder: Path | None) -> ModelC
         if folder is None:
             report.tensors = "a preset: random weights, no files"
         elif (files := shard_files(folder)) and all(file.exists() for file in files):
-            headers = read_headers(folder)
-            config = fit_to_tensors(config, {key: header.shape for key, header in headers.items()})
+            config, headers = fitted(config, read_headers(folder))
             wanted = _entries(config)
             stored = check_tensors(folder, config, wanted, headers)
             report.tensors = f"{len(wanted)} of {len(wanted)} by name and shape, from the headers of {len(files)} files"

@@ -57,9 +57,7 @@ def load_checkpoint(
     if not folder.is_dir():
         raise CheckpointError(f"there is no folder {folder}")
     config = load_config(folder)
-    headers = read_headers(folder)
-    config = untied_if_different(fit_to_tensors(config, _shapes(headers)), headers)
-    headers = unfused(headers, config)
+    config, headers = fitted(config, read_headers(folder))
     with torch.device("meta"):
         model = Holotron(config)
     wanted = entries(model)
@@ -78,7 +76,14 @@ def read_config(path: str | Path) -> ModelConfig:
     config = load_config(path)
     if not list(Path(path).glob("*.safetensors")):
         return config
-    return fit_to_tensors(config, _shapes(read_headers(Path(path))))
+    return fitted(config, read_headers(Path(path)))[0]
+
+
+def fitted(config: ModelConfig, headers: dict[str, Header]) -> tuple[ModelConfig, dict[str, Header]]:
+    """Configuration and tensors as they belong together: sizes from the tensors, a head of its own if there is one,
+    every expert by itself."""
+    config = untied_if_different(fit_to_tensors(config, _shapes(headers)), headers)
+    return config, unfused(headers, config)
 
 
 def _shapes(headers: Mapping[str, Header]) -> dict[str, tuple[int, ...]]:
