@@ -43,7 +43,8 @@ OPTIONS = ("split", "viewport", "language", "density")
 class EpisodeServer(Protocol):
     """What serves episodes: `SitesServer`, or the host of somebody else's application (`holotron.sites.transfer`)."""
 
-    port: int
+    @property
+    def port(self) -> int: ...
 
     def open(self, episode: Any) -> str: ...
 

@@ -17,6 +17,7 @@ import sys
 import threading
 from datetime import UTC, datetime, timedelta
 from socketserver import ThreadingMixIn
+from typing import Any
 from urllib.parse import urlsplit
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
@@ -59,7 +60,7 @@ PAGES = {
 }
 
 
-def prepare(folder):
+def prepare(folder: str) -> None:
     from trac.admin.console import TracAdmin
     from trac.env import open_environment
     from trac.perm import PermissionSystem
@@ -114,9 +115,9 @@ def prepare(folder):
         if dice.random() < 0.3:
             ticket["status"], ticket["resolution"] = "closed", dice.choice(("fixed", "wontfix", "invalid"))
             ticket.save_changes(dice.choice(PEOPLE), "", when + timedelta(hours=3))
-    days = dice.sample(("Monday", "Tuesday", "Wednesday", "Thursday", "Friday"), 2)
+    weekdays = dice.sample(("Monday", "Tuesday", "Wednesday", "Thursday", "Friday"), 2)
     facts = {
-        "day": days[0], "other": days[1], "host": dice.choice(("heron", "otter", "badger")),
+        "day": weekdays[0], "other": weekdays[1], "host": dice.choice(("heron", "otter", "badger")),
         "person": dice.choice(PEOPLE), "number": str(dice.randrange(4000, 9999)),
         "width": str(dice.choice((88, 96, 110))),
     }  # fmt: skip
@@ -132,7 +133,7 @@ class Server(ThreadingMixIn, WSGIServer):
 
 
 class Handler(WSGIRequestHandler):
-    def get_environ(self):
+    def get_environ(self) -> dict[str, Any]:
         parts = urlsplit(self.path)
         self.path = parts.path + (f"?{parts.query}" if parts.query else "")
         environ = super().get_environ()
@@ -140,20 +141,20 @@ class Handler(WSGIRequestHandler):
             environ.update(HTTP_HOST=parts.netloc, SERVER_NAME=parts.hostname, SERVER_PORT=str(parts.port or 80))
         return environ
 
-    def address_string(self):
+    def address_string(self) -> str:
         return self.client_address[0]  # looking names up takes seconds where there is no network
 
-    def log_message(self, format, *arguments):
+    def log_message(self, format: str, *arguments: Any) -> None:
         pass
 
 
-def serve(folder, port):
+def serve(folder: str, port: int) -> None:
     import trac.env
     from trac.web.main import dispatch_request
 
     only = os.environ.get("HOLOTRON_EPISODE", "")
 
-    def answer(environ, start_response):
+    def answer(environ: dict[str, Any], start_response: Any) -> Any:
         key = environ.get("HTTP_X_HOLOTRON_EPISODE") or only
         path = os.path.join(folder, key)
         if not re.fullmatch(r"[0-9a-z]+", key) or not os.path.isdir(path):

@@ -81,34 +81,6 @@ def deactivate(brief: Brief) -> Assignment:
     )
 
 
-@templates.add("who-did-it", "medium", plan=plans.audit, about=("question", "filter", "pagination", "audit log"))
-def who_did_it(brief: Brief) -> Assignment:
-    """One entry of a log of several pages."""
-    entry = brief.choose(
-        "select * from audit a where target != '' and action in ('file_deleted', 'file_moved', 'role_changed', "
-        "'invited_user', 'deactivated_user') and not exists (select 1 from audit where action = a.action and target = "
-        "a.target and id != a.id)"
-    )
-    verbs = {
-        "file_deleted": "deleted the file {target}", "file_moved": "moved the file {target}",
-        "role_changed": "changed the role of {target}", "invited_user": "invited {target}",
-        "deactivated_user": "deactivated the account of {target}",
-    }  # fmt: skip
-    names = brief.state.all("select distinct actor from audit where actor != ?", entry["actor"])
-    target = entry["target"]
-    others = tuple(row["actor"] for row in names if row["actor"] != target)
-    return Assignment(
-        goal=brief.say(
-            "According to the audit log, who {did}? Answer with the name of the person.",
-            "Look into the audit log and find out who {did}.",
-            did=verbs[entry["action"]].format(target=target),
-        ),
-        wanted=(Answered(entry["actor"], others=others),),
-        facts={"entry": entry, "action": entry["action"], "login": me(brief)},
-        signed_in=ME,
-    )
-
-
 @templates.add("count", "medium", plan=plans.count, about=("question", "filter", "counting", "pagination"))
 def count(brief: Brief) -> Assignment:
     groups = brief.state.all("select team, status, count(*) n from users group by team, status having n >= 2")
