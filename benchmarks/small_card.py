@@ -72,7 +72,7 @@ def converse(engine: Engine, number: int, context: int, size: tuple[int, int]) -
 
 
 def measure(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
-    device = torch.device(args.device)
+    device = torch.device(args.device, 0) if args.device == "cuda" else torch.device(args.device)
     limit = int(args.limit * GiB)
     if device.type == "cuda":
         torch.zeros(1, device=device)
