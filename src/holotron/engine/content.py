@@ -28,6 +28,12 @@ class ContentEncoder:
 
     def encode(self, parts: Parts, deltas: Deltas | None = None) -> Log:
         """Content as a log keeps it. With `deltas`, images are told as changes to the screen before."""
+        if self._processor is None:
+            return self._encode_all(parts, deltas)
+        with self._processor.seen.by():
+            return self._encode_all(parts, deltas)
+
+    def _encode_all(self, parts: Parts, deltas: Deltas | None) -> Log:
         content = Log()
         for part in _as_parts(parts):
             if (

@@ -26,6 +26,7 @@ from holotron.model.processor.deltas import MARK, Deltas, Run, ShownScreen, addr
 from holotron.model.processor.images import ImageLimits, TiledImage, tile_keys, to_tiles
 from holotron.model.processor.messages import ImageSource, load_image, plain_chat
 from holotron.model.processor.sampling import SamplingDefaults
+from holotron.model.processor.seen import CutPicture, SeenPictures
 from holotron.model.processor.template import ChatTemplate, Message
 from holotron.model.processor.tiling import ImageConfig, image_tokens
 from holotron.model.processor.tokenizer import REPLY, REPLY_MARKUP, SPLIT, Tokenizer, byte_tokenizer
@@ -93,6 +94,7 @@ class Processor:
         self.sampling = sampling or SamplingDefaults()
         self.limits = limits or PromptLimits()
         self.image_limits = image_limits or ImageLimits()
+        self.seen = SeenPictures()
         if images is not None and tokenizer.image_id is None:
             raise ConfigError(f"the model sees images but its tokenizer has no token {tokenizer.image!r}")
 
@@ -258,11 +260,14 @@ class Processor:
             tiles, size = source.tiles, source.size
             keys: tuple[bytes, ...] = ()
         else:
-            pixels = load_image(source, self.image_limits)
-            tiles, size = to_tiles(pixels, self._image_config()), (pixels.shape[1], pixels.shape[0])
-            keys = tuple(tile_keys(tiles))
+            tiles, keys, size = self.seen.cut(source, lambda: self._cut(source))
         length = len(tiles) * self._image_config().tokens(*tiles.shape[-2:])
         return PromptImage(start, length, tiles, keys, size=size)
+
+    def _cut(self, source: ImageSource) -> CutPicture:
+        pixels = load_image(source, self.image_limits)
+        tiles = to_tiles(pixels, self._image_config())
+        return CutPicture(tiles, tuple(tile_keys(tiles)), (pixels.shape[1], pixels.shape[0]))
 
     def _delta(self, image: PromptImage, deltas: Deltas) -> tuple[PromptImage, list[int]]:
         """The image told as changes, and its tokens; whole where that is not shorter."""
