@@ -3,8 +3,8 @@
     python benchmarks/vllm/agents.py SHAPE --history append --steps 6           # needs vllm, a GPU, and no weights
     python benchmarks/vllm/agents.py SHAPE --history window --steps 4 --steps 8 --quantization fp8
 
-SHAPE is a folder with a `config.json` (a published model's own, or one written by hand); weights are random, as ours are
-in these figures. Text tokens stand in for those of screenshots. Prompts, replies and their lengths are those of
+SHAPE is a folder with a `config.json` (a published model's own, or one written by hand); weights are random, as in our
+own figures. Text tokens stand in for those of screenshots. Prompts, replies and their lengths are those of
 `holotron.bench.workload`, so both engines read the same tokens; vLLM gets whole prompts and has its prefix cache on.
 
 One line of JSON for each number of steps: agent-steps per second, computed prompt tokens per second, share of prompt
@@ -69,11 +69,9 @@ class Driver:
         sampling = SamplingParams(
             max_tokens=count, min_tokens=count, ignore_eos=True, temperature=self._work.temperature, detokenize=False
         )
-        last = None
         name = f"{id(self)}-{self._requests}"
-        async for last in self._engine.generate(TokensPrompt(prompt_token_ids=tokens), sampling, request_id=name):
-            pass
-        assert last is not None
+        prompt = TokensPrompt(prompt_token_ids=tokens)
+        *_, last = [output async for output in self._engine.generate(prompt, sampling, request_id=name)]
         return list(last.outputs[0].token_ids), last.num_cached_tokens or 0
 
     async def live(self, number: int) -> None:
