@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -10,8 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from holotron.agent.policies.registry import PolicyRequest
 from holotron.rollouts.store import RunReader
+from holotron.rollouts.suite import opened
 from holotron.types import Outcome
+from holotron.view import View
 from tests.training.rl.support import untrained
 
 SUITE = '''\
@@ -112,3 +116,28 @@ def test_one_file_is_enough_for_eval_rollout_and_rl(tmp_path: Path):
     rows = [json.loads(line) for line in (tmp_path / "rl" / "metrics.jsonl").read_text().splitlines()]
     assert [row["step"] for row in rows if "update/ratio" in row] == [1, 2]
     assert (tmp_path / "rl" / "model" / "agent.json").is_file()
+
+
+POLICY = """\
+from holotron.agent.policies.random import RandomPolicy
+from holotron.agent.policies.registry import declares
+from holotron.agent.profiles import Profile
+from holotron.view import View
+
+
+@declares(Profile(views={"painted": View(width=96, height=128)}))
+def make(request):
+    return RandomPolicy(request.actions)
+"""
+
+
+def test_a_policy_from_outside_says_how_it_wants_to_be_shown_a_suite(tmp_path: Path):
+    (tmp_path / "mine.py").write_text(POLICY)
+    spec = f"{tmp_path / 'mine.py'}:make"
+
+    async def shown(view: View) -> tuple[int | None, int | None]:
+        async with opened(PolicyRequest(spec), "painted", tasks="boxes-2", view=view) as (_, suite):
+            return suite.view.width, suite.view.height
+
+    assert asyncio.run(shown(View())) == (96, 128)
+    assert asyncio.run(shown(View(width=64))) == (64, 128)  # the user's wish goes before it

@@ -15,6 +15,7 @@ PLAN = Path(__file__).parent.parent / "docs" / "architecture.md"
 # Top to bottom. Rooms on one line know nothing of each other.
 ORDER: tuple[tuple[str, ...], ...] = (
     ("cli",),
+    ("api",),
     ("bench", "training"),
     ("evals", "annotate"),
     ("rollouts",),

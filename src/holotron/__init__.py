@@ -1,13 +1,15 @@
 """holotron: serve, run, measure and train computer-use policies of the Holotron family.
 
-What is imported here is stable; everything else may move between 0.x versions.
+    run, run_async            one task in a real browser -> outcome, answer, steps, cost
+    evaluate, rollout         a suite, scored or recorded;  also *_async
+    Model                     a model in this process: chat, stream, sessions
+    Engine, EngineConfig      sessions at high concurrency over one model;  SamplingParams, Grammar
+    load_model, Holotron      the bare network;  ModelConfig, preset, Processor, DecoderState, save_checkpoint
+    Environment, Policy, Dialect, Suite, Task, View, Secret      what you write your own of
+    errors, types             what is raised; what is passed around
 
-    load_model      a checkpoint folder, hub id or preset -> (model, processor)
-    Holotron        the network;  ModelConfig, preset: what it looks like;  DecoderState: what it remembers
-    Processor       text, images and chat turns -> tokens and tiles
-    Engine          sessions at high concurrency over one model
-    save_checkpoint write a model in the published layout
-    errors, types   what is raised; what is passed around (Task, Observation, Action, Step, Trajectory, Completion)
+What is listed here is stable: within a minor version (0.x) nothing of it is renamed or removed, and what will be is
+announced one version ahead. Everything else may move.
 
 Names are resolved on first use: `import holotron` itself imports neither torch nor a browser.
 """
@@ -20,6 +22,14 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _PUBLIC = {
+    "run": "holotron.api.running",
+    "run_async": "holotron.api.running",
+    "RunResult": "holotron.api.running",
+    "evaluate": "holotron.api.playing",
+    "evaluate_async": "holotron.api.playing",
+    "rollout": "holotron.api.playing",
+    "rollout_async": "holotron.api.playing",
+    "Model": "holotron.api.chatting",
     "Holotron": "holotron.model.model",
     "ModelConfig": "holotron.model.config",
     "DecoderState": "holotron.model.cache",
@@ -28,27 +38,66 @@ _PUBLIC = {
     "preset": "holotron.model.presets",
     "save_checkpoint": "holotron.model.weights",
     "Engine": "holotron.engine",
-    "errors": "holotron.errors",
-    "types": "holotron.types",
+    "EngineConfig": "holotron.engine",
+    "SamplingParams": "holotron.engine",
+    "Grammar": "holotron.engine",
+    "Environment": "holotron.envs.base",
+    "Policy": "holotron.agent.policies.base",
+    "PolicySession": "holotron.agent.policies.base",
+    "PolicyRequest": "holotron.agent.policies.registry",
+    "Dialect": "holotron.agent.dialects",
+    "Suite": "holotron.suites.base",
+    "Secret": "holotron.envs.secrets",
+    "Task": "holotron.types",
+    "View": "holotron.view",
 }
+_MODULES = ("errors", "types")
 
 __all__ = [
     "DecoderState",
+    "Dialect",
     "Engine",
+    "EngineConfig",
+    "Environment",
+    "Grammar",
     "Holotron",
+    "Model",
     "ModelConfig",
+    "Policy",
+    "PolicyRequest",
+    "PolicySession",
     "Processor",
+    "RunResult",
+    "SamplingParams",
+    "Secret",
+    "Suite",
+    "Task",
+    "View",
     "__version__",
     "errors",
+    "evaluate",
+    "evaluate_async",
     "load_model",
     "preset",
+    "rollout",
+    "rollout_async",
+    "run",
+    "run_async",
     "save_checkpoint",
     "types",
 ]
 
 if TYPE_CHECKING:
     from holotron import errors, types
-    from holotron.engine import Engine
+    from holotron.agent.dialects import Dialect
+    from holotron.agent.policies.base import Policy, PolicySession
+    from holotron.agent.policies.registry import PolicyRequest
+    from holotron.api.chatting import Model
+    from holotron.api.playing import evaluate, evaluate_async, rollout, rollout_async
+    from holotron.api.running import RunResult, run, run_async
+    from holotron.engine import Engine, EngineConfig, Grammar, SamplingParams
+    from holotron.envs.base import Environment
+    from holotron.envs.secrets import Secret
     from holotron.model.cache import DecoderState
     from holotron.model.config import ModelConfig
     from holotron.model.loading import load_model
@@ -56,13 +105,17 @@ if TYPE_CHECKING:
     from holotron.model.presets import preset
     from holotron.model.processor import Processor
     from holotron.model.weights import save_checkpoint
+    from holotron.suites.base import Suite
+    from holotron.types import Task
+    from holotron.view import View
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"holotron.{name}")
     if name not in _PUBLIC:
         raise AttributeError(f"module 'holotron' has no attribute {name!r}")
-    module = import_module(_PUBLIC[name])
-    return module if name in ("errors", "types") else getattr(module, name)
+    return getattr(import_module(_PUBLIC[name]), name)
 
 
 def __dir__() -> list[str]:

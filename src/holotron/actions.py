@@ -100,7 +100,7 @@ def stored_action(value: Mapping[str, Any]) -> Action:
     try:
         return typing.cast(Action, _adapter(name).validate_python(value))
     except ValidationError as error:
-        raise InvalidAction(f"{name}: {_explain(error)}") from None
+        raise InvalidAction(f"{name}: {explain(error)}") from None
 
 
 def _checked(action: Action) -> Action:
@@ -123,7 +123,7 @@ def _checked(action: Action) -> Action:
     return action
 
 
-def _explain(error: ValidationError) -> str:
+def explain(error: ValidationError) -> str:
     parts = []
     for item in error.errors(include_url=False):
         where = ".".join(str(piece) for piece in item["loc"]) or "value"

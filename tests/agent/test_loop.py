@@ -124,11 +124,12 @@ def test_steps_run_out_with_and_without_a_last_word():
     assert len(plain.steps) == 3
     question = Task("buttons", "press", seed=3, options={"question": True})
     policy = Replies(far, far, far, Answer("blue, I think"))
-    asked = run(environment, policy, question, limits=Limits(steps=3, repeats=99, answer_when_over=True))
+    asked = run(environment, policy, question, limits=Limits(steps=4, repeats=99, answer_when_over=True))
     assert asked.outcome is Outcome.UNSCORED
     assert asked.answer == "blue, I think"
     assert [must for _, must in policy.told] == [False, False, False, True]
     stubborn = run(environment, Replies(far), limits=Limits(steps=3, repeats=99, answer_when_over=True))
+    assert len(stubborn.steps) == 3
     assert stubborn.outcome is Outcome.EXHAUSTED
 
 

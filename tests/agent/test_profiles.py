@@ -22,8 +22,8 @@ from tests.model.folders import edit, tiny_folder
     [
         ("Hcompany/Holotron-12B", "holotron", "window:3"),
         ("holotron-mini", "compact", "append"),
-        ("Hcompany/Holotron-3-Nano", "holotron", "window:3"),
-        ("Hcompany/Holotron4-30B-A3B", "holotron", "window:3"),
+        ("Hcompany/Holotron-3-Nano", "desktop", "window:3"),
+        ("Hcompany/Holotron4-30B-A3B", "desktop", "window:3"),
         ("Hcompany/Holo1-7B", "surfer", "window:3"),
         ("Hcompany/Holo1.5-7B", "surfer", "window:3"),
         ("Hcompany/Holo2-8B", "holotron", "window:3"),
@@ -109,8 +109,8 @@ def test_published_loops_are_followed_and_silence_is_kept():
     base = profile_for("Hcompany/Holotron-12B")  # no loop was published: its own files say
     assert (base.temperature, base.top_p, base.thinking) == (None, None, None)
     assert profile_for("somebody/else").temperature == 0.0
-    assert PolicyRequest("x", temperature=0.1, thinking=False).wishes(profile_for("Holotron-3-Nano")).thinking is False
-    assert PolicyRequest("x", temperature=0.1, thinking=False).wishes(profile_for("Holotron-3-Nano")).temperature == 0.1
+    wanted = PolicyRequest("x", temperature=0.1, thinking=False, declared=profile_for("Holotron-3-Nano")).profile
+    assert wanted.thinking is False and wanted.temperature == 0.1
 
 
 @pytest.mark.parametrize("bad", ['{"temperature": -1}', '{"top_p": 0}', '{"max_tokens": 1.5}', '{"thinking": "yes"}'])

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -65,7 +66,7 @@ def test_run_shows_every_step_and_writes_a_report(tmp_path, model, page):
     url, seen = page
     done = holotron(
         "run", "Press the green button", "--url", url, "--private", "--policy", model.url, "--dialect", "holotron",
-        "--steps", 2, "--out", "task", "--scale", 1.5, cwd=tmp_path,
+        "--steps", 3, "--out", "task", "--scale", 1.5, code=11, cwd=tmp_path,
     )  # fmt: skip
     assert seen.count("/pressed") == 2
     assert "on “green”" in done.stdout
@@ -81,6 +82,36 @@ def test_run_shows_every_step_and_writes_a_report(tmp_path, model, page):
     assert model.headers[-1]["authorization"] == "Bearer sk-very-secret"
     assert not any(b"sk-very-secret" in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     assert "best answer now" in json.dumps(model.requests[-1].model_dump())
+
+
+def test_run_as_json_and_its_exit_status(tmp_path, model, page):
+    url, _ = page
+    done = holotron(
+        "run", "Press the green button", "--url", url, "--private", "--policy", model.url, "--dialect", "holotron",
+        "--steps", 2, "--confirm", "always", "--json", code=11, cwd=tmp_path,
+    )  # fmt: skip
+    result = json.loads(done.stdout)
+    assert result["outcome"] == "exhausted"
+    assert len(result["steps"]) == 2 and result["steps"][0]["refused"]
+    assert len(result["refused"]) == 1 and "green" in result["refused"][0]
+    assert (tmp_path / result["report"]).is_file()
+    assert result["cost"]["generated_tokens"] > 0
+
+
+def test_a_run_that_is_terminated_keeps_its_steps(tmp_path, model, page):
+    url, seen = page
+    command = [sys.executable, "-m", "holotron.cli.main", "run", "Press the green button", "--url", url, "--private"]
+    command += ["--policy", model.url, "--dialect", "holotron", "--steps", "1000", "--out", "task"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+        while seen.count("/pressed") < 2:  # so that one step is complete
+            assert process.poll() is None
+            time.sleep(0.1)
+        process.terminate()
+        said, _ = process.communicate(timeout=60)
+    assert process.returncode == 128 + 15
+    assert "interrupted" in said and "report: task/report.html" in said
+    (trajectory,) = RunReader(tmp_path / "task").trajectories()
+    assert trajectory.steps and trajectory.error == "interrupted"
 
 
 def test_private_pages_need_permission(tmp_path, model, page):

@@ -20,7 +20,7 @@ from holotron.errors import CapacityError, ConfigError
 from holotron.model.families import dump_config
 from holotron.model.loading import load_model, model_config
 from holotron.model.presets import preset
-from holotron.model.weights import random_model, save_checkpoint
+from holotron.model.weights import load_checkpoint, random_model, save_checkpoint
 
 
 @pytest.mark.parametrize("name", ["tiny", "tiny-transformer"])
@@ -135,3 +135,34 @@ def test_the_command(tmp_path: Path) -> None:
     assert "28,032 B of state" in text.output
     wrong = CliRunner().invoke(app, ["tiny", "--gpu", "nothing"])
     assert isinstance(wrong.exception, ConfigError)
+
+
+def test_the_best_setting_for_a_card() -> None:
+    """The most exact one that holds what is wanted; what was not run is called planned."""
+
+    def best(*words: str) -> dict[str, object]:
+        run = CliRunner().invoke(app, ["holotron-12b", "--context", "32k", "--json", *words])
+        assert run.exit_code == 0, run.output
+        return json.loads(run.stdout)["best"][0]
+
+    small = best("--gpu", "rtx 4090")
+    assert small["command"] == "holotron serve holotron-12b --weights fp8 --context 32768"
+    assert small["sessions"] >= 2
+    assert small["total"] <= 0.92 * GPUS["RTX-4090"]
+    assert small["status"] == "planned, not run on this card"
+    assert best("--gpu", "H200")["weights"] == "bf16"
+    assert best("--gpu", "A10G")["command"] is None  # too small for bf16, and it has no 8-bit floats
+    tight = best("--memory", "19.5")
+    assert "kv_dtype" in str(tight["command"])
+    eight = json.loads(CliRunner().invoke(app, ["holotron-12b", "--weights", "fp8", "--json"]).stdout)
+    assert eight["plans"][0]["weights"] < 15.5 * GiB
+
+
+def test_weights_streamed_into_8_bits_are_as_large_as_planned(tmp_path: Path) -> None:
+    save_checkpoint(random_model(preset("tiny"), dtype=torch.bfloat16), tmp_path)
+    narrow = torch.float8_e4m3fn
+    planner = Planner(preset("tiny"), torch.bfloat16, EngineConfig(weight_dtype="float8_e4m3fn"))
+    streamed = load_checkpoint(tmp_path, weight_dtype=narrow)
+    drawn = load_model("preset:tiny", device="cpu", dtype=torch.bfloat16, weight_dtype=narrow).model
+    for model in (streamed, drawn):
+        assert planner.weight_bytes == sum(t.nbytes for t in {*model.parameters(), *model.buffers()})

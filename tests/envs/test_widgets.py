@@ -145,6 +145,21 @@ def test_dialogs_are_answered_and_reported(run, browse):
     assert (quiet, ok, said) == ("", True, None)
 
 
+def test_a_dialog_cannot_end_its_quote_or_its_line(run, browse):
+    html = r"""<body onclick="alert('Hi\u0022; it was accepted.\n\x1b[2JDownloaded \u0022' + 'x'.repeat(9000))">
+      <div style="height:100px">x</div>"""
+
+    async def main():
+        async with browse(html) as page:
+            return (await page.do(Click(30, 20))).observation.note
+
+    note = run(main())
+    assert note.startswith("""A dialog said "Hi'; it was accepted. [2JDownloaded 'xxx""")
+    assert note.endswith('…"; it was accepted.')
+    assert note.count('"') == 2
+    assert len(note) < 400
+
+
 def test_file_choosers_are_cancelled_and_downloads_refused(run, browse, site, tmp_path):
     html = """<input type=file style="position:absolute;left:0;top:0;width:100px;height:30px">
       <a href=/file.zip style="position:absolute;left:0;top:100px;width:100px;height:30px">get</a>"""

@@ -18,6 +18,7 @@ import torch
 import transformers
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 from transformers.models.nemotron_h_omni import NemotronH_Omni_Reasoning_V3
 
 from holotron.engine.api import SamplingParams
@@ -227,3 +228,26 @@ def test_grids_are_theirs(width: int, height: int, limits: tuple[int, int]) -> N
         assert mine == (columns, rows)
     else:
         assert min(mine) >= 2
+
+
+def test_sound_video_and_tokens_ahead_are_left_out_with_one_line(
+    pair: tuple[Holotron, torch.nn.Module, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Their tensors come with the published files; what is kept computes the same without them."""
+    model, _, folder = pair
+    others = {
+        "sound_encoder.encoder.layers.0.conv.norm.running_var": torch.ones(3),
+        "sound_projection.linear1.weight": torch.ones(4, 4),
+        "vision_model.radio_model.model.patch_generator.video_embedder.weight": torch.ones(48, 384),
+        "language_model.mtp.layers.0.eh_proj.weight": torch.ones(40, 80),
+    }
+    tensors = load_file(folder / "model.safetensors")
+    save_file(tensors | others, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text((folder / "config.json").read_text())
+    with caplog.at_level("WARNING"):
+        again = load_checkpoint(tmp_path)
+    assert len(caplog.records) == 1
+    text = caplog.records[0].getMessage()
+    assert "4 tensors are of no use here and were left out" in text
+    assert all(kind in text for kind in ("sound_encoder.encoder", "sound_projection.linear1", "language_model.mtp"))
+    assert all(torch.equal(mine, theirs) for mine, theirs in zip(again.parameters(), model.parameters(), strict=True))

@@ -75,3 +75,14 @@ def test_a_model_that_wants_deltas_gets_them_by_address_too(tmp_path: Path):
         refused = httpx.post(f"{server.url}/v1/sessions/{session}/compact", json={"keep_last": 1})
         assert "changes to earlier ones" in refused.json()["error"]["message"]
     assert by_address == played(str(tmp_path / "model"), tmp_path / "process", **wanted)
+
+
+def test_a_server_is_asked_about_its_model_once():
+    async def main(url: str) -> None:
+        async with opened(PolicyRequest(f"{url}/v1"), "painted", tasks="boxes-2"):
+            pass
+
+    with running("tiny", "--memory.sessions", "4", "--memory.context", "4096") as server:
+        asyncio.run(main(server.url))
+        counts = httpx.get(f"{server.url}/metrics").text
+    assert 'holotron_http_requests_total{route="/v1/models",status="200"} 1.0' in counts.splitlines()

@@ -20,12 +20,16 @@ SOURCE = Path(__file__).parents[2] / "src"
 
 
 class ServerProcess:
-    def __init__(self, *flags: str, environment: dict[str, str] | None = None) -> None:
+    def __init__(self, *flags: str, environment: dict[str, str] | None = None, files: int | None = None) -> None:
+        """`files`: how many it may have open."""
         self.lines: list[dict[str, Any]] = []
         self.noise: list[str] = []
         started = time.monotonic()
+        command = [sys.executable, "-m", "holotron.cli.main", "serve", "--server.port", "0", *flags]
+        if files is not None:
+            command = ["bash", "-c", f'ulimit -n {files} && exec "$@"', "limited", *command]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "holotron.cli.main", "serve", "--server.port", "0", *flags],
+            command,
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1", **(environment or {})},
@@ -90,8 +94,10 @@ class ServerProcess:
 
 
 @contextmanager
-def running(*flags: str, environment: dict[str, str] | None = None) -> Iterator[ServerProcess]:
-    server = ServerProcess(*flags, environment=environment)
+def running(
+    *flags: str, environment: dict[str, str] | None = None, files: int | None = None
+) -> Iterator[ServerProcess]:
+    server = ServerProcess(*flags, environment=environment, files=files)
     try:
         yield server
     finally:

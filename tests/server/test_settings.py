@@ -13,6 +13,7 @@ import torch
 
 from holotron.errors import ConfigError
 from holotron.model.loading import model_config
+from holotron.server.keys import api_keys
 from holotron.server.layers import Value, from_environment, from_file, from_flags, known_keys, resolve
 from holotron.server.run import engine_config, planned_engine, source_of
 from holotron.server.settings import Settings
@@ -52,15 +53,15 @@ def test_spellings() -> None:
     assert others == ["tiny"]
     assert settings.images.allow_remote
     assert settings.engine_values() == {"prefetch": False, "session_ttl": None}
-    keys = resolve(from_environment({"HOLOTRON_SERVER__API_KEYS": "a, b"})).settings.api_keys()
-    assert keys == ("a", "b")
+    listed = resolve(from_environment({"HOLOTRON_SERVER__API_KEYS": "a, b"})).settings.server
+    assert api_keys(listed) == ("a", "b")
 
 
 def test_keys_from_a_file_and_never_shown(tmp_path: Path) -> None:
     file = tmp_path / "keys"
     file.write_text("one\ntwo\n")
     settings = resolve(flags("--server.api_key_file", str(file), "--server.api_keys", "three")).settings
-    assert set(settings.api_keys()) == {"one", "two", "three"}
+    assert set(api_keys(settings.server)) == {"one", "two", "three"}
     assert "three" not in repr(settings)
     assert "three" not in settings.model_dump_json()
 

@@ -1,7 +1,8 @@
-"""One line about an action, for people: terminals, logs and reports."""
+"""One line about an action, for people: terminals, logs, reports. What it quotes cannot end the quote or the line."""
 
 from __future__ import annotations
 
+from holotron.quoting import one_line
 from holotron.types import (
     Action,
     Answer,
@@ -19,6 +20,8 @@ from holotron.types import (
     Write,
 )
 
+_INNER = str.maketrans("“”", "‘’")  # quotes inside quotes
+
 
 def describe(action: Action) -> str:
     name = action.tool_name.replace("_", " ")
@@ -28,7 +31,7 @@ def describe(action: Action) -> str:
             enter = " ⏎" if action.press_enter else ""
             return f"write {_quoted(action.content)}{enter}{where}{_element(action.element)}"
         case PressKeys():
-            return f"press {'+'.join(action.keys)}"
+            return one_line(f"press {'+'.join(action.keys)}", 80)
         case Scroll():
             amount = f" by {action.amount:g}" if action.amount else ""
             where = f" at {_point(action.x, action.y)}" if action.x is not None else ""
@@ -36,7 +39,7 @@ def describe(action: Action) -> str:
         case Drag():
             return f"drag {_point(action.x1, action.y1)} to {_point(action.x2, action.y2)}"
         case Goto() | NewTab():
-            return f"{name} {action.url}".rstrip()
+            return one_line(f"{name} {action.url}", 500)
         case SwitchTab():
             return f"switch to tab {action.index}"
         case Wait():
@@ -57,5 +60,4 @@ def _element(element: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    flat = " ".join(text.split())
-    return f"“{flat if len(flat) <= 80 else flat[:79] + '…'}”"
+    return f"“{one_line(text, 80).translate(_INNER)}”"

@@ -43,7 +43,7 @@ class Limits:
     invalid_replies: int = 4  # in a row
     repeats: int = 5  # the same action on the same screen; a warning goes out two before
     environment_seconds: float = 120.0  # one call of the environment; beyond it, the environment is broken
-    answer_when_over: bool = False  # out of steps or tokens: ask once more, for an answer
+    answer_when_over: bool = False  # the last of the steps, or what comes when tokens are used up, must be an answer
 
     def describe(self) -> dict[str, Any]:
         return asdict(self)
@@ -147,7 +147,7 @@ class Episode:
         limits = self._limits
         if time.monotonic() - self._started >= limits.seconds:
             raise _End(Outcome.EXHAUSTED, f"{limits.seconds:g} s are over")
-        if len(self._recording.steps) >= limits.steps:
+        if len(self._recording.steps) >= limits.steps - limits.answer_when_over:
             return f"{limits.steps} steps are used up"
         if limits.tokens is not None and self._recording.tokens >= limits.tokens:
             return f"{limits.tokens} tokens are used up"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from holotron.agent.images import Image
+from holotron.quoting import valid
 
 Part = str | Image
 
@@ -26,6 +27,11 @@ class Message:
     parts: tuple[Part, ...]
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str = ""
+
+    def __post_init__(self) -> None:
+        """Pages and models can say half of a surrogate pair; a request cannot, and must not fail for it."""
+        parts = tuple(valid(part) if isinstance(part, str) else part for part in self.parts)
+        object.__setattr__(self, "parts", parts)
 
     @property
     def text(self) -> str:
@@ -52,7 +58,7 @@ def to_openai(message: Message) -> dict[str, Any]:
             {
                 "id": call.id,
                 "type": "function",
-                "function": {"name": call.name, "arguments": json.dumps(call.arguments, ensure_ascii=False)},
+                "function": {"name": call.name, "arguments": valid(json.dumps(call.arguments, ensure_ascii=False))},
             }
             for call in message.tool_calls
         ]

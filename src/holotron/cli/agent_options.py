@@ -17,8 +17,8 @@ import typer
 C = TypeVar("C", bound=Callable[..., Any])
 
 _POLICY = (
-    "random[:SEED], scripted (the suite's own solver), the address of an OpenAI-compatible server, a model (folder, "
-    "hub id, preset), or your own as module:function."
+    "random[:SEED], scripted[:MISTAKES] (the suite's own solver, with a share of mistakes), the address of an "
+    "OpenAI-compatible server, a model (folder, hub id, preset), or your own as module:function."
 )
 
 

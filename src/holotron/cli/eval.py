@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from holotron.agent.policies.base import Policy as Actor
     from holotron.agent.policies.registry import PolicyRequest
     from holotron.evals.evaluate import Evaluation
+    from holotron.evals.grounding import GroundingFigures
     from holotron.view import View
 
 T = TypeVar("T")
@@ -104,8 +105,13 @@ def suite(
                 return await evaluate(actor, chosen, folder, settings=settings, on_progress=show)
 
     result = asyncio.run(main())
-    show_scores(result)
-    _store(json, result.to_json())
+    found = result.to_json()
+    if (figures := _grounding(folder)) is not None:
+        _show_grounding(figures)
+        found["grounding"] = figures.to_json()
+    else:
+        show_scores(result)
+    _store(json, found)
     if report:
         with console.status("writing the report"):
             made = write_report(folder)
@@ -212,6 +218,31 @@ def _questioned(
             await actor.close()
 
     return asyncio.run(main())
+
+
+def _grounding(run: Path) -> GroundingFigures | None:
+    """The figures of a grounding benchmark, if the run is one."""
+    from holotron.evals.grounding import grounding_figures
+    from holotron.rollouts.store import RunReader
+    from holotron.suites.base import GROUNDING
+
+    reader = RunReader(run)
+    return grounding_figures(reader) if reader.manifest["kind"].removeprefix("eval ") in GROUNDING else None
+
+
+def _show_grounding(figures: GroundingFigures) -> None:
+    for name, one in {**figures.by, "all": figures.overall}.items():
+        low, high = one.interval
+        kinds = "".join(
+            f"  {kind} {100 * share:.1f} %" for kind, share in (("text", one.text), ("icon", one.icon))
+            if share is not None
+        )  # fmt: skip
+        print(f"{name:44} {100 * one.accuracy:5.1f} % of {one.items:5d} ({100 * low:.1f} – {100 * high:.1f}){kinds}")
+    if figures.overall.items < figures.published:
+        print(f"a subset: {figures.overall.items:,} of {figures.published:,} published items")
+    print(
+        f"{figures.overall.wrong_format} replies in a wrong format (they count as wrong); {figures.spoiled} not asked"
+    )
 
 
 def _store(path: Path | None, result: dict[str, Any]) -> None:

@@ -81,6 +81,13 @@ def main() -> None:
         sys.exit(130)
     except BrokenPipeError:
         sys.exit(0)
+    except Exception as error:
+        from holotron.storage.files import refusal
+
+        if (refused := refusal(error)) is None:
+            raise
+        print(f"holotron: {refused}", file=sys.stderr)
+        sys.exit(refused.exit_code)
 
 
 if __name__ == "__main__":

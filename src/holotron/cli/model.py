@@ -7,7 +7,10 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(no_args_is_help=True, help="Look at a checkpoint: shape, parameters, memory.")
+from holotron.cli.model_check import check
+
+app = typer.Typer(no_args_is_help=True, help="Look at a checkpoint: shape, parameters, memory; would it load?")
+app.command()(check)
 
 Source = Annotated[str, typer.Argument(help="A checkpoint folder, a hub id, or a preset such as holotron-12b.")]
 

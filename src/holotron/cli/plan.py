@@ -34,8 +34,11 @@ def plan(
     kv_dtype: Annotated[
         str | None, typer.Option(help="Of keys and values: bfloat16, float8_e4m3fn. [default: dtype]")
     ] = None,
+    weights: Annotated[
+        str | None, typer.Option(help="Of Mamba, MLP and expert matrices: bf16, fp8. [default: dtype]")
+    ] = None,
     weight_dtype: Annotated[
-        str | None, typer.Option(help="Of Mamba and MLP projections: float8_e4m3fn. [default: dtype]")
+        str | None, typer.Option(help="The same by its full name: float8_e4m3fn. [default: dtype]")
     ] = None,
     replay: Annotated[bool, typer.Option(help="Decodes write the state every 16th time only.")] = False,
     token_budget: Annotated[int, typer.Option(help="Tokens in one iteration.")] = 2048,
@@ -47,11 +50,14 @@ def plan(
     import torch
 
     from holotron.engine.api import EngineConfig
-    from holotron.engine.plan import GiB, Planner, gpu_bytes
+    from holotron.engine.plan import GiB, Planner, gpu_bytes, gpu_name
     from holotron.engine.sizes import dtype_of
     from holotron.model.loading import model_config
 
     contexts = [_tokens(text) for text in context.split(",")]
+    if weights not in (None, "bf16", "fp8"):
+        raise ConfigError(f"--weights can be bf16 or fp8, not {weights!r}")
+    weight_dtype = "float8_e4m3fn" if weights == "fp8" else weight_dtype
     engine = EngineConfig(
         state_dtype=state_dtype,
         kv_dtype=kv_dtype,
@@ -68,13 +74,17 @@ def plan(
     usable = int(total * fraction)
     device = f"{memory:g} GiB" if memory is not None else gpu
     rows = [_row(planner, length, usable, sessions) for planner in planners for length in contexts]
+    card = gpu_name(gpu) if memory is None else None
+    asked = models or ["holotron-12b", "holo2-8b"]
+    best = [_best(planner, name, usable, card, sessions) for planner, name in zip(planners, asked, strict=True)]
     if json_output:
         head = {"device": device, "memory": total, "usable": usable, "token_budget": token_budget}
         kinds = {"dtype": dtype, "state_dtype": state_dtype, "kv_dtype": kv_dtype or dtype}
         kinds |= {"weight_dtype": weight_dtype or dtype, "replay": str(replay)}
-        print(json.dumps(head | kinds | {"plans": rows}, indent=2))
+        print(json.dumps(head | kinds | {"plans": rows, "best": best}, indent=2))
     else:
         _print(device, total, usable, planners, rows)
+        _print_best(device, best)
     if plot is not None:
         _draw(planners, usable, plot, f"{device}, {fraction:.0%} of {total / GiB:.1f} GiB, {state_dtype} state")
 
@@ -108,6 +118,44 @@ def _row(planner: Planner, context: int, usable: int, sessions: int | None) -> d
         "total": plan.total,
         "fits": plan.total <= usable and context <= planner.model.decoder.max_positions,
     }
+
+
+_BEST_CONTEXT = 32_768  # tokens: some tens of screenshots, what a task of the web takes
+
+
+def _best(planner: Planner, source: str, usable: int, card: str | None, sessions: int | None) -> dict[str, Any]:
+    """The setting to start with, and whether anybody ran it."""
+    from holotron.engine.recommend import MEASURED, has_fp8, recommend
+
+    context = min(_BEST_CONTEXT, planner.model.decoder.max_positions)
+    found = recommend(planner, usable, context, sessions or 2, fp8=card is None or has_fp8(card))
+    head = {"model": planner.model.name or source, "context": context}
+    if found is None:
+        return head | {"command": None, "sessions": 0}
+    command = " ".join(["holotron serve", source, *found.flags.split(), f"--context {context}"])
+    checked = (
+        "planned, as on the H200 where plans were checked" if card in MEASURED else "planned, not run on this card"
+    )
+    return head | {
+        "command": command,
+        "weights": found.weights,
+        "sessions": found.sessions,
+        "total": found.plan.total,
+        "status": checked,
+    }
+
+
+def _print_best(device: str, best: list[dict[str, Any]]) -> None:
+    from holotron.engine.plan import GiB
+
+    for found in best:
+        if found["command"] is None:
+            print(f"{found['model']}: does not fit on {device}, not even one session of {found['context']:,} tokens")
+        else:
+            print(
+                f"best on {device}: {found['command']}\n  {found['sessions']:,} sessions of {found['context']:,} "
+                f"tokens, {found['total'] / GiB:.1f} GiB ({found['status']})"
+            )
 
 
 def _print(device: str, total: int, usable: int, planners: list[Planner], rows: list[dict[str, Any]]) -> None:

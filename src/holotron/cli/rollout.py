@@ -29,6 +29,12 @@ def rollout(
     ] = "miniwob",
     tasks: Annotated[str, typer.Option(help="all, or names with commas.")] = "all",
     seeds: Annotated[str, typer.Option(help="A:B (B not included), or one number.")] = "0:1",
+    shuffled: Annotated[
+        bool,
+        typer.Option(
+            "--shuffled", help="Tasks in random order (by the first seed): stopped early, it has some of all."
+        ),
+    ] = False,
     repeats: Annotated[int, typer.Option(min=1, help="Episodes of each task and seed.")] = 1,
     sessions: Annotated[int, typer.Option(min=1, help="Episodes at once.")] = 8,
     label: Annotated[
@@ -64,6 +70,8 @@ def rollout(
         async with opened(
             who, suite, tasks=tasks, seeds=wanted, view=view, steps=steps, seconds=seconds, label=teacher
         ) as (actor, chosen):
+            if shuffled:
+                chosen = chosen.shuffled(wanted.start)
             with live_progress(console, chosen.name) as show:
                 progress = await play(chosen, actor, out, settings=settings, repeats=repeats, on_progress=show)
         outcomes = ", ".join(f"{count} {outcome}" for outcome, count in sorted(progress.outcomes.items()))

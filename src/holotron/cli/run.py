@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import signal
 import sys
 import time
+from collections.abc import Coroutine
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from holotron.cli.agent_options import with_policy, with_view
 from holotron.errors import ConfigError
+from holotron.model.bundled import BUNDLED
+from holotron.types import Outcome
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from holotron.agent.events import Event
     from holotron.agent.policies.registry import PolicyRequest
-    from holotron.types import Trajectory
+    from holotron.api.running import RunResult
     from holotron.view import View
 
 app = typer.Typer()
@@ -61,71 +66,116 @@ def run(
     steps: Annotated[int, typer.Option(min=1, help="Steps, at most.")] = 30,
     seconds: Annotated[float, typer.Option(help="Seconds, at most.")] = 600.0,
     tokens: Annotated[int | None, typer.Option(help="Tokens, at most: prompt (not cached) and reply.")] = None,
+    profile: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Saved log-ins: read if the file is there, written at the end."),
+    ] = None,
+    cdp: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Work in a browser that runs already (started with --remote-debugging-port=9222): "
+            "http://127.0.0.1:9222. Its requests are checked by name only.",
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the result as one JSON object, and nothing else.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="Run directory.", show_default="runs/run-DATE")] = None,
 ) -> None:
-    """Give the agent one task in a real browser and watch it: every thought, action and timing, then a report."""
+    """Give the agent one task in a real browser and watch it: every thought, action and timing, then a report.
+
+    Exit status: 0 answered; 10 failed; 11 out of steps, time or tokens; 12 stuck; 13 answered, but an action was
+    refused on the way; 6 the browser or the site failed; 7 the policy failed; 130 and 143 interrupted."""
     from rich.console import Console
 
     from holotron.agent.approval import Approval
-    from holotron.agent.loop import Limits
-    from holotron.agent.policies.registry import declared_profile, make_policy
-    from holotron.envs.network import NetworkPolicy
-    from holotron.envs.registry import PoolRequest, environments
-    from holotron.envs.secrets import Secrets, parse_secret
+    from holotron.api.running import run_async
     from holotron.evals.report import write_report
-    from holotron.rollouts.single import run_once
-    from holotron.suites.web import VIEW
-    from holotron.types import Task
-    from holotron.view import View
 
-    secrets = tuple(map(parse_secret, secret or ()))
-    options = {
-        "network": NetworkPolicy(allow=tuple(allow or ()), private=private),
-        "secrets": secrets,
-        "headless": not headed,
-    }
-    goal += Secrets(secrets).explain()
-    limits = Limits(steps=steps, seconds=seconds, tokens=tokens, answer_when_over=True)
-    task = Task("web", "task", goal, start_url=url, options={"today": time.strftime("%A, %Y-%m-%d")})
     folder = out or Path("runs") / time.strftime("run-%Y%m%d-%H%M%S")
-    console = Console()
-    ask = _ask if sys.stdin.isatty() else None
+    console = Console(stderr=as_json)
+    ask = _ask if sys.stdin.isatty() and not as_json else None
     if ask is None and confirm is not Confirm.never:
         console.print(
             f"Nobody to ask here: {confirm} actions will be refused; --confirm never allows them.", style="yellow"
         )
-
-    async def main() -> Trajectory:
-        declared = await declared_profile(who)
-        shown = view.over(declared.views.get("web", View())).over(VIEW)
-        actor = await make_policy(who)
-        pool = environments.get("web")(PoolRequest(1, shown, options))
-        try:
-            return await run_once(
-                task,
-                actor,
-                pool,
-                folder,
-                limits=limits,
-                environment={"suite": "web", "view": shown.to_json()},
-                approval=Approval(confirm.value, ask),
-                listeners=[lambda episode, event: _show(console, event)],
-            )
-        finally:
-            await pool.close()
-            await actor.close()
-
+    if who.spec == BUNDLED and not private:
+        console.print(
+            f"{BUNDLED} is small and was trained on toy pages: on the open web expect little of it. "
+            "--policy takes a larger model or a server's address.",
+            style="yellow",
+        )
+    work = run_async(
+        goal,
+        url=url,
+        policy=who,
+        secrets=secret or (),
+        allow=allow or (),
+        private=private,
+        confirm=Approval(confirm.value, ask),
+        steps=steps,
+        seconds=seconds,
+        tokens=tokens,
+        view=view,
+        headed=headed,
+        profile=profile,
+        cdp=cdp,
+        out=folder,
+        listeners=[lambda episode, event: _show(console, event)],
+    )
     try:
-        trajectory = asyncio.run(main())
+        result, stopped_by = asyncio.run(_interruptible(work))
     except ConfigError as error:
         raise ConfigError(f"{error}{_remedy(str(error))}") from None
-    colour: Literal["green", "red", "yellow"] = _COLOURS.get(trajectory.outcome, "yellow")
-    console.print(f"[{colour}]{trajectory.outcome}[/] after {len(trajectory.steps)} steps, {trajectory.seconds:.1f} s")
-    if trajectory.error:
-        console.print(trajectory.error + _remedy(trajectory.error), style="yellow", markup=False, highlight=False)
-    if trajectory.answer:
-        console.print(trajectory.answer, style="bold", markup=False, highlight=False)
-    print(f"report: {write_report(folder).path}")
+    report = write_report(folder).path
+    if as_json:
+        print(json.dumps(result.to_json() | {"report": str(report)}, ensure_ascii=False))
+    else:
+        _close(console, result)
+        print(f"report: {report}")
+    raise typer.Exit(128 + stopped_by if stopped_by else exit_status(result))
+
+
+async def _interruptible(work: Coroutine[Any, Any, RunResult]) -> tuple[RunResult, int]:
+    """The result, and the signal that ended it early, if one did: what was done until then is recorded all the same."""
+    stopped_by = 0
+    task = asyncio.ensure_future(work)
+
+    def stop(number: int) -> None:
+        nonlocal stopped_by
+        stopped_by = number
+        task.cancel()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop, number)
+    try:
+        return await task, stopped_by
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None  # before there was anything to record
+
+
+EXIT_STATUS = {Outcome.FAILURE: 10, Outcome.EXHAUSTED: 11, Outcome.STUCK: 12, Outcome.ENVIRONMENT_ERROR: 6,
+               Outcome.POLICY_ERROR: 7}  # fmt: skip
+REFUSED = 13
+
+
+def exit_status(result: RunResult) -> int:
+    if result.outcome in EXIT_STATUS:
+        return EXIT_STATUS[result.outcome]
+    return REFUSED if result.refused else 0
+
+
+def _close(console: Console, result: RunResult) -> None:
+    colour: Literal["green", "red", "yellow"] = _COLOURS.get(result.outcome, "yellow")
+    console.print(f"[{colour}]{result.outcome}[/] after {len(result.steps)} steps, {result.cost.seconds:.1f} s")
+    for question in result.refused:
+        console.print(f"REFUSED, so not done: {question}", style="red bold", markup=False, highlight=False)
+    if result.error:
+        console.print(result.error + _remedy(result.error), style="yellow", markup=False, highlight=False)
+    if result.answer:
+        console.print(result.answer, style="bold", markup=False, highlight=False)
 
 
 def _remedy(error: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -17,17 +17,20 @@ def list_tasks() -> None:
     from rich.table import Table
 
     from holotron.sites.tasks import STEPS, templates
+    from holotron.sites.transfer.trac_tasks import TASKS
 
     table = Table("task", "length", "steps", "about")
     for template in templates():
         low, high = STEPS[template.length]
         table.add_row(template.name, template.length, f"{low}-{high}", ", ".join(sorted(template.about)))
+    for task in TASKS:
+        table.add_row(f"trac-{task.name}", "", "", "transfer: by others, never trained on")
     Console().print(table)
 
 
 @app.command()
 def serve(
-    name: Annotated[str, typer.Argument(help="An app (its first task is taken) or a task.")] = "shop",
+    name: Annotated[str, typer.Argument(help="An app (its first task is taken) or a task; trac, too.")] = "shop",
     seed: Annotated[int, typer.Option(help="Which data, look and goal.")] = 0,
     port: Annotated[int, typer.Option(help="0 takes a free one.")] = 8900,
     split: Annotated[str, typer.Option(help="train or heldout: which themes and layouts.")] = "train",
@@ -36,21 +39,13 @@ def serve(
     """Open an app in your own browser, with a task to do. Ctrl-C ends it and says how it went."""
     from rich.console import Console
 
-    from holotron.errors import ConfigError
-    from holotron.sites.environment import make_episode
-    from holotron.sites.server import SitesServer
-    from holotron.sites.tasks import sites_tasks
-
     console = Console()
-    task = sites_tasks(name, [seed], split=split, viewport=viewport)[0]  # type: ignore[arg-type]
-    episode = make_episode(task)
-    try:
-        server = SitesServer(port=port)
-    except OSError as error:
-        raise ConfigError(f"port {port} cannot be used: {error.strerror}; choose another with --port") from None
-    server.open(episode, default=True)
-    console.print(f"[bold]{episode.brand}[/bold]  http://127.0.0.1:{server.port}{episode.assignment.start}")
-    console.print(f"Task {task.id}: {episode.goal}", highlight=False)
+    if name.partition("-")[0] == "trac":
+        server, episode, title = _open_trac(console, name.partition("-")[2], seed, port)
+    else:
+        server, episode, title = _open_site(name, seed, port, split, viewport)
+    console.print(f"[bold]http://127.0.0.1:{server.port}{episode.assignment.start}[/bold]")
+    console.print(f"Task {title}: {episode.goal}", highlight=False)
     told = None
     try:
         while True:
@@ -61,3 +56,31 @@ def serve(
                 console.print(f"{'done' if verdict.success else 'not yet'}: {verdict.reason}", highlight=False)
     finally:
         server.close()
+
+
+def _open_site(name: str, seed: int, port: int, split: str, viewport: str | None) -> tuple[Any, Any, str]:
+    from holotron.errors import ConfigError
+    from holotron.sites.environment import make_episode
+    from holotron.sites.server import SitesServer
+    from holotron.sites.tasks import sites_tasks
+
+    task = sites_tasks(name, [seed], split=split, viewport=viewport)[0]  # type: ignore[arg-type]
+    episode = make_episode(task)
+    try:
+        server = SitesServer(port=port)
+    except OSError as error:
+        raise ConfigError(f"port {port} cannot be used: {error.strerror}; choose another with --port") from None
+    server.open(episode, default=True)
+    return server, episode, task.id
+
+
+def _open_trac(console: Any, name: str, seed: int, port: int) -> tuple[Any, Any, str]:
+    from holotron.sites.transfer.trac import TracEpisode, TracServer, prepared
+    from holotron.sites.transfer.trac_tasks import TASKS, find_task
+
+    task = find_task(name or TASKS[0].name)
+    with console.status("installing Trac, once"):
+        prepared()
+    episode, server = TracEpisode(task, seed), TracServer(port=port, default=True)
+    server.open(episode)
+    return server, episode, f"trac/{task.name}/{seed}"

@@ -34,8 +34,8 @@ class AsyncEngine:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    async def open(self, session_id: str | None = None) -> AsyncSession:
-        return AsyncSession(self._engine, await asyncio.wrap_future(self._engine.open_later(session_id)))
+    async def open(self, session_id: str | None = None, *, scope: bytes = b"") -> AsyncSession:
+        return AsyncSession(self._engine, await asyncio.wrap_future(self._engine.open_later(session_id, scope)))
 
     async def session(self, session_id: str) -> AsyncSession:
         found = self._engine.on_loop(lambda core: core.sessions.get(session_id))
@@ -49,12 +49,13 @@ class AsyncEngine:
         grammar: Grammar | None = None,
         n: int = 1,
         timeout: float | None = None,
+        scope: bytes = b"",
     ) -> list[Generation]:
         engine = self._engine
         content, matchers = await self.on_worker(
-            lambda: (engine.prepare(prompt), [engine.compile(grammar) for _ in range(n)])
+            lambda: (engine.prepare(prompt, scope=scope), [engine.compile(grammar, scope) for _ in range(n)])
         )
-        later = engine.complete_later(content, sampling or SamplingParams(), matchers, timeout)
+        later = engine.complete_later(content, sampling or SamplingParams(), matchers, timeout, scope)
         return await asyncio.wrap_future(later)
 
     async def compile(self, grammar: Grammar | None) -> Matcher | None:
@@ -77,7 +78,7 @@ class AsyncSession(SessionCommands):
     async def append(self, *parts: Part, deltas: Deltas | None = None, confirm: bool = False) -> int:
         if deltas is not None and deltas.screen is None:
             deltas = replace(deltas, screen=await self.screen())
-        content = await self._engine.aio.on_worker(lambda: self._engine.prepare(parts, deltas))
+        content = await self._engine.aio.on_worker(lambda: self._engine.prepare(parts, deltas, self.scope))
         if confirm:
             await asyncio.wrap_future(self._append(content))
         else:

@@ -26,14 +26,15 @@ class ContentEncoder:
         self._processor = processor
         self._tiles = tiles
 
-    def encode(self, parts: Parts, deltas: Deltas | None = None) -> Log:
-        """Content as a log keeps it. With `deltas`, images are told as changes to the screen before."""
+    def encode(self, parts: Parts, deltas: Deltas | None = None, scope: bytes = b"") -> Log:
+        """Content as a log keeps it. With `deltas`, images are told as changes to the screen before. Tiles belong to a
+        scope, see `prefix`."""
         if self._processor is None:
-            return self._encode_all(parts, deltas)
-        with self._processor.seen.by():
-            return self._encode_all(parts, deltas)
+            return self._encode_all(parts, deltas, scope)
+        with self._processor.seen.by(scope):
+            return self._encode_all(parts, deltas, scope)
 
-    def _encode_all(self, parts: Parts, deltas: Deltas | None) -> Log:
+    def _encode_all(self, parts: Parts, deltas: Deltas | None, scope: bytes) -> Log:
         content = Log()
         for part in _as_parts(parts):
             if (
@@ -43,13 +44,13 @@ class ContentEncoder:
             ):
                 prompt = self._processor.encode_image(part, deltas)
                 part, deltas = prompt, deltas.after(prompt)
-            content.extend(self._encode(part))
+            content.extend(self._encode(part, scope))
         self._check(content)
         return content
 
-    def _encode(self, part: Part) -> Log:
+    def _encode(self, part: Part, scope: bytes) -> Log:
         if isinstance(part, Prompt):
-            return Log.of(part, self._tiles)
+            return Log.of(part, self._tiles, scope)
         if isinstance(part, list | tuple):
             if bad := [token for token in part if type(token) is not int]:
                 raise InputError(f"{bad[0]!r} is not a token id")
@@ -59,7 +60,7 @@ class ContentEncoder:
         if isinstance(part, str):
             return Log(self._processor.encode_text(part))
         if isinstance(part, bytes | np.ndarray | Image.Image):
-            return Log.of(self._processor.encode_image(part), self._tiles)
+            return Log.of(self._processor.encode_image(part), self._tiles, scope)
         raise InputError(f"cannot append a {type(part).__name__}: give text, token ids, an image or a Prompt")
 
     def _check(self, content: Log) -> None:

@@ -100,17 +100,18 @@ class Engine:
 
     # ------------------------------------------------------------------------------------------------ sessions
 
-    def open(self, session_id: str | None = None) -> Session:
-        """A new, empty session. Close it when done: it holds memory."""
-        return Session(self, self.open_later(session_id).result())
+    def open(self, session_id: str | None = None, *, scope: bytes = b"") -> Session:
+        """A new, empty session. Close it when done: it holds memory. What sessions and requests of different scopes
+        have in common is computed for each, so that none can tell from the time it takes what another one holds."""
+        return Session(self, self.open_later(session_id, scope).result())
 
-    def open_later(self, session_id: str | None = None) -> Future[Sequence]:
+    def open_later(self, session_id: str | None = None, scope: bytes = b"") -> Future[Sequence]:
         """The same without waiting, for `aio`."""
         id = session_id if session_id is not None else uuid.uuid4().hex
 
         def command(core: Core) -> Sequence:
             self._accepting()
-            return core.sessions.open(id)
+            return core.sessions.open(id, scope)
 
         return self.on_loop(command)
 
@@ -128,16 +129,23 @@ class Engine:
         grammar: Grammar | None = None,
         n: int = 1,
         timeout: float | None = None,
+        scope: bytes = b"",
     ) -> list[Generation]:
         """Continue a prompt, `n` times. It resumes whatever known log the prompt extends, and is itself remembered
-        (as far as there is room) for the next request that extends it."""
-        matchers = [self.compile(grammar) for _ in range(n)]
-        return self.complete_later(self.prepare(prompt), sampling or SamplingParams(), matchers, timeout).result()
+        (as far as there is room) for the next request of this scope that extends it."""
+        matchers = [self.compile(grammar, scope) for _ in range(n)]
+        content = self.prepare(prompt, scope=scope)
+        return self.complete_later(content, sampling or SamplingParams(), matchers, timeout, scope).result()
 
     def complete_later(
-        self, prompt: Log, sampling: SamplingParams, matchers: list[Matcher | None], timeout: float | None = None
+        self,
+        prompt: Log,
+        sampling: SamplingParams,
+        matchers: list[Matcher | None],
+        timeout: float | None = None,
+        scope: bytes = b"",
     ) -> Future[list[Generation]]:
-        """The same for what is prepared already; one reply per matcher."""
+        """The same for what is prepared (for this scope) already; one reply per matcher."""
         if not matchers:
             raise InputError("n must be at least 1")
 
@@ -147,7 +155,7 @@ class Engine:
             seed = new_seed(sampling)
             for n, matcher in enumerate(matchers):
                 try:
-                    sequence = core.sessions.stateless(prompt.copy())
+                    sequence = core.sessions.stateless(prompt.copy(), scope)
                     own = seed if n == 0 else mix64(seed + n)
                     started.append(self.start(sequence, sampling, matcher, timeout, own))
                 except HolotronError:
@@ -160,19 +168,19 @@ class Engine:
 
     # ------------------------------------------------------------------------------------- what happens beforehand
 
-    def prepare(self, parts: Parts, deltas: Deltas | None = None) -> Log:
+    def prepare(self, parts: Parts, deltas: Deltas | None = None, scope: bytes = b"") -> Log:
         """Content as the log keeps it, checked. Text is taken literally: control tokens in it are letters; a `Prompt`
         made by the processor has real ones. With `deltas`, images are told as changes to the screen before. Decodes and
         cuts images, so it may take a while; call it from any thread."""
-        return self._content.encode(parts, deltas)
+        return self._content.encode(parts, deltas, scope)
 
-    def compile(self, grammar: Grammar | Matcher | None) -> Matcher | None:
+    def compile(self, grammar: Grammar | Matcher | None, scope: bytes = b"") -> Matcher | None:
         """A grammar ready for one generation; may take a while the first time. Call it from any thread."""
         if grammar is None or isinstance(grammar, Matcher):
             return grammar
         if self._grammars is None:
             raise InputError("this engine has no processor: a grammar needs its tokenizer")
-        return self._grammars.compile(grammar)
+        return self._grammars.compile(grammar, scope)
 
     # ---------------------------------------------------------------------------------------------- the whole engine
 

@@ -65,10 +65,11 @@ class GrammarCompiler:
         self._vocab = vocab
         self._eos = list(eos)
         self._guide: llguidance.LLTokenizer | None = None
-        self._compiled: OrderedDict[Grammar, llguidance.LLMatcher] = OrderedDict()
+        self._compiled: OrderedDict[tuple[bytes, Grammar], llguidance.LLMatcher] = OrderedDict()
         self._lock = threading.Lock()
 
-    def compile(self, grammar: Grammar) -> Matcher:
+    def compile(self, grammar: Grammar, scope: bytes = b"") -> Matcher:
+        """What another scope has compiled is compiled again: the time it takes tells nothing about others."""
         try:
             import llguidance
         except ImportError:
@@ -76,13 +77,13 @@ class GrammarCompiler:
         with self._lock:
             if self._guide is None:
                 self._guide = self._wrap(llguidance)
-            ready = self._compiled.get(grammar)
+            ready = self._compiled.get((scope, grammar))
             if ready is not None:
-                self._compiled.move_to_end(grammar)
+                self._compiled.move_to_end((scope, grammar))
                 return Matcher(ready.deep_copy())
         matcher = self._build(llguidance, grammar)
         with self._lock:
-            self._compiled[grammar] = matcher
+            self._compiled[scope, grammar] = matcher
             if len(self._compiled) > KEPT:
                 self._compiled.popitem(last=False)
         return Matcher(matcher.deep_copy())

@@ -41,7 +41,9 @@ class TileStore:
         self._tiles: WeakValueDictionary[bytes, Tile] = WeakValueDictionary()
         self._lock = threading.Lock()
 
-    def get(self, key: bytes, pixels: Tensor) -> Tile:
+    def get(self, key: bytes, pixels: Tensor, scope: bytes = b"") -> Tile:
+        """By content and scope: what the vision tower made of another scope's pixels is not used, see `prefix`."""
+        key = blake2b(scope + key, digest_size=16).digest() if scope else key
         with self._lock:
             tile = self._tiles.get(key)
             if tile is None:
@@ -110,7 +112,7 @@ class Log:
         return len(self.ids)
 
     @staticmethod
-    def of(prompt: Prompt, store: TileStore) -> Log:
+    def of(prompt: Prompt, store: TileStore, scope: bytes = b"") -> Log:
         """A prompt as the processor makes it."""
         spans: list[TileSpan] = []
         pictures: list[Picture] = []
@@ -118,10 +120,10 @@ class Log:
             if image.runs is None:
                 count = image.length // len(image.keys)
                 for n, (key, pixels) in enumerate(zip(image.keys, image.tiles, strict=True)):
-                    spans.append(TileSpan(image.start + n * count, count, store.get(key, pixels)))
+                    spans.append(TileSpan(image.start + n * count, count, store.get(key, pixels, scope)))
             else:
                 for run, place in zip(image.runs, image.places, strict=True):
-                    tile = store.get(image.keys[run.tile], image.tiles[run.tile])
+                    tile = store.get(image.keys[run.tile], image.tiles[run.tile], scope)
                     spans.append(TileSpan(image.start + place, run.count, tile, run.first))
             key = image.screen.key if image.screen is not None else screen_key(image.size, image.keys)
             end = image.start + image.length

@@ -54,9 +54,9 @@ GRAPH_BYTES = 8 << 20  # of one captured graph, in the driver
 MAX_RUNNING = 256  # sequences in one iteration, however many sessions there are
 
 
-def gpu_bytes(name: str) -> int:
-    """Memory of a GPU by name, in any spelling: H200, rtx 4090, a100_80..."""
-    plain = {key.replace("-", ""): size for key, size in GPUS.items()}
+def gpu_name(name: str) -> str:
+    """A GPU of the list, in any spelling: H200, rtx 4090, a100_80..."""
+    plain = {key.replace("-", ""): key for key in GPUS}
     wanted = name.upper().replace("NVIDIA", "").replace(" ", "").replace("_", "").replace("-", "").removesuffix("GB")
     if wanted == "A100":
         wanted = "A10080"
@@ -65,6 +65,10 @@ def gpu_bytes(name: str) -> int:
             f"there is no GPU {name!r} in the list; there are: {', '.join(GPUS)} (or give --memory in GiB)"
         )
     return plain[wanted]
+
+
+def gpu_bytes(name: str) -> int:
+    return GPUS[gpu_name(name)]
 
 
 @dataclass(frozen=True)
@@ -163,7 +167,8 @@ class Planner:
             need = self.plan(1, context).total
             raise CapacityError(
                 f"{self.model.name or 'the model'} needs {need / GiB:.1f} GiB for one session of {context:,} tokens; "
-                f"{memory / GiB:.1f} GiB are to be used. Take a larger GPU, a shorter context, or a smaller state type"
+                f"{memory / GiB:.1f} GiB are to be used. Take a larger GPU, a shorter context, or weights in 8 bits "
+                "(--weights fp8); `holotron plan` knows what fits"
             )
         return self.sized(sessions, context)
 

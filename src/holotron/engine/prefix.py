@@ -7,6 +7,9 @@ compares a whole prefix, images included by content; the last partial block is c
 A recurrent state cannot be cut back, so a memory is useful only at its exact length: the end of a finished request, a
 mark, or the end of a prompt. Where prompts part in the middle of a known log (a shared system prompt), the index says
 so (`junction`), and a snapshot is taken the next time the computation comes through there.
+
+What one client sent must not make another one's request faster, or it could be guessed. So sequences have a scope, and
+only those of the same scope share anything: it is part of every key here, and of the tiles' (`log.TileStore`).
 """
 
 from __future__ import annotations
@@ -50,7 +53,7 @@ class PrefixIndex:
         """This memory will not change until it is removed here."""
         if memory.length == 0 or memory in self._entries:
             return
-        chain = sequence.log.chain(memory.length)
+        chain = _keys(sequence.scope, sequence.log.chain(memory.length))
         entry = Entry(sequence, memory, tuple(chain[-1:] if self._exact else chain))
         self._entries[memory] = entry
         for key in entry.keys:
@@ -66,7 +69,7 @@ class PrefixIndex:
     def note(self, sequence: Sequence) -> None:
         """Remember what this log says, whether or not it has been computed yet."""
         noted = self._noted.setdefault(sequence, [])
-        for key in sequence.log.chain()[1 + len(noted) :]:
+        for key in _keys(sequence.scope, sequence.log.chain()[1 + len(noted) :]):
             self._logs.setdefault(key, {})[sequence] = None
             noted.append(key)
 
@@ -87,13 +90,14 @@ class PrefixIndex:
 
     # -------------------------------------------------------------------------------------------------- lookup
 
-    def find(self, log: Log, version: int) -> Found | None:
-        """The memory that holds the most of this log, if any does, computed by this version of the weights alone.
+    def find(self, log: Log, version: int, scope: bytes = b"") -> Found | None:
+        """The memory that holds the most of this log, if any of this scope does, computed by this version of the
+        weights alone.
 
         The last token of the log is never taken from a memory unless that memory kept what is needed to sample after
         it: somebody wants to continue from there.
         """
-        chain = log.chain()
+        chain = _keys(scope, log.chain())
         for blocks in range(len(chain) - 1, -1, -1):
             best: Found | None = None
             for entry in self._by_key.get(chain[blocks], {}).values():
@@ -117,9 +121,13 @@ class PrefixIndex:
 
     def junction(self, sequence: Sequence) -> tuple[int, list[Sequence]]:
         """The deepest block boundary inside this log that other logs share, and whose they are."""
-        chain = sequence.log.chain(len(sequence.log) - 1)
+        chain = _keys(sequence.scope, sequence.log.chain(len(sequence.log) - 1))
         for blocks in range(len(chain) - 1, 0, -1):
             others = [other for other in self._logs.get(chain[blocks], {}) if other is not sequence]
             if others:
                 return blocks * BLOCK, others
         return 0, []
+
+
+def _keys(scope: bytes, chain: list[bytes]) -> list[bytes]:
+    return [scope + key for key in chain] if scope else chain

@@ -40,8 +40,9 @@ class Junction:
 class Sequence:
     """A session as the loop sees it."""
 
-    def __init__(self, id: str, pools: Pools, *, cached: bool = False) -> None:
+    def __init__(self, id: str, pools: Pools, *, cached: bool = False, scope: bytes = b"") -> None:
         self.id = id
+        self.scope = scope  # whose it is: logs of different scopes learn nothing of each other, see `prefix`
         self.log = Log()
         self.memory = Memory(pools)
         self.marks: dict[int, Snapshot] = {}

@@ -45,6 +45,10 @@ class SessionCommands:
         self._sequence = sequence
 
     @property
+    def scope(self) -> bytes:
+        return self._sequence.scope
+
+    @property
     def closed(self) -> bool:
         return self._sequence.closed
 
@@ -111,7 +115,7 @@ class SessionCommands:
         return self._do(lambda core, sequence: core.sessions.fork(sequence, names))
 
     def _prepare_keep(self, keep: Iterable[Span | Part]) -> list[Span | Log]:
-        return [part if isinstance(part, Span) else self._engine.prepare(part) for part in keep]
+        return [part if isinstance(part, Span) else self._engine.prepare(part, scope=self.scope) for part in keep]
 
     def _compact(self, keep: list[Span | Log]) -> Future[int]:
         return self._do(lambda core, sequence: core.sessions.compact(sequence, keep))
@@ -137,7 +141,7 @@ class Session(SessionCommands):
         the processor."""
         if deltas is not None and deltas.screen is None:
             deltas = replace(deltas, screen=self.screen())
-        content = self._engine.prepare(parts, deltas)
+        content = self._engine.prepare(parts, deltas, self.scope)
         if confirm:
             self._append(content).result()
         else:

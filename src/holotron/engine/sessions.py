@@ -52,16 +52,16 @@ class Sessions:
 
     # ------------------------------------------------------------------------------------------------ open and close
 
-    def open(self, id: str) -> Sequence:
+    def open(self, id: str, scope: bytes = b"") -> Sequence:
         if id in self.open_ones:
             raise InputError(f"there is already a session {id!r}")
         self._room_for_sessions(1)
-        sequence = self.open_ones[id] = Sequence(id, self.pools)
+        sequence = self.open_ones[id] = Sequence(id, self.pools, scope=scope)
         return sequence
 
-    def stateless(self, prompt: Log) -> Sequence:
+    def stateless(self, prompt: Log, scope: bytes = b"") -> Sequence:
         """A sequence for one request, which nobody will name again."""
-        sequence = Sequence(f"request-{next(self._numbers)}", self.pools, cached=True)
+        sequence = Sequence(f"request-{next(self._numbers)}", self.pools, cached=True, scope=scope)
         self.append(sequence, prompt)
         return sequence
 
@@ -165,7 +165,7 @@ class Sessions:
         return [self.open_ones[id] for id in ids]
 
     def _twin(self, sequence: Sequence, id: str) -> Sequence:
-        twin = Sequence(id, self.pools)
+        twin = Sequence(id, self.pools, scope=sequence.scope)
         twin.log = sequence.log.copy()
         twin.memory = sequence.memory.share()
         twin.service = sequence.service
@@ -221,7 +221,7 @@ class Sessions:
             self.index.add(sequence, place.memory)
         else:
             place.taken = True
-            root = self.stateless(sequence.log.cut(0, place.position))
+            root = self.stateless(sequence.log.cut(0, place.position), sequence.scope)
             root.memory = sequence.memory.share()
             root.root = True
             self.rest(root)
@@ -309,7 +309,7 @@ class Sessions:
             return True
         if request.awaits is not None and request.awaits.coming:
             return False
-        found = self.index.find(sequence.log, self.version)
+        found = self.index.find(sequence.log, self.version, sequence.scope)
         marks = (mark.position for mark in sequence.marks.values())
         if found is not None and found.length > min(marks, default=found.length):
             found = None  # the computation has to pass the session's own marks

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from holotron.addresses import is_public
 from holotron.envs.connections import Connections
 from holotron.errors import ConfigError
 
@@ -60,7 +61,7 @@ class NetworkPolicy:
             raise Blocked(f"{host} is not in the list of allowed sites")
 
     def check_address(self, host: str, port: int, address: str) -> None:
-        if not self.private and not self.listed(host, port) and not _is_public(address):
+        if not self.private and not self.listed(host, port) and not is_public(address):
             raise Blocked(f"{host} is at a private address")
 
 
@@ -93,6 +94,7 @@ class Guard:
         self._server: asyncio.Server | None = None
         self._connections = Connections()
         self._blocked: dict[str, None] = {}
+        self._unreachable: dict[tuple[str, int], str] = {}
 
     async def start(self) -> Guard:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=HEAD_LIMIT)
@@ -107,6 +109,12 @@ class Guard:
     def take_blocked(self) -> list[str]:
         taken, self._blocked = list(self._blocked), {}
         return taken
+
+    def why_unreachable(self, url: str) -> str:
+        """Why no connection could be made to the site of an address when it was last tried; empty: one could."""
+        parts = urlsplit(url)
+        port = parts.port or DEFAULT_PORTS.get(parts.scheme, 0)
+        return self._unreachable.get((parts.hostname or "", port), "")
 
     async def close(self) -> None:
         await self._connections.close(self._server)
@@ -127,11 +135,13 @@ class Guard:
             if not tunnel and parts.scheme != "http":
                 raise Blocked(f"{parts.scheme} is not relayed")
             there, back = await self._connect(host, port)
+            self._unreachable.pop((host, port), None)
         except Blocked as blocked:
             self._blocked[str(blocked)] = None
             return await _answer(writer, "403 Forbidden", str(blocked))
         except (OSError, TimeoutError) as error:
-            return await _answer(writer, "502 Bad Gateway", f"{target} cannot be reached: {error}")
+            why = self._unreachable[host, port] = _reason(error)
+            return await _answer(writer, "502 Bad Gateway", f"{target} cannot be reached: {why}")
         try:
             if tunnel and not self._policy.upstream:
                 writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
@@ -167,6 +177,14 @@ class Guard:
         for address in addresses:
             self._policy.check_address(host, port, address)
         return await _open_any(addresses, port)
+
+
+def _reason(error: OSError | TimeoutError) -> str:
+    if isinstance(error, socket.gaierror):
+        return "there is no site of that name"
+    if isinstance(error, TimeoutError):
+        return "it does not answer"
+    return "it refuses the connection" if isinstance(error, ConnectionRefusedError) else error.strerror or str(error)
 
 
 async def _open_any(addresses: Sequence[str], port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -227,10 +245,3 @@ def _is_address(host: str) -> bool:
         ipaddress.ip_address(host)
         return True
     return False
-
-
-def _is_public(address: str) -> bool:
-    ip = ipaddress.ip_address(address.split("%", 1)[0])
-    if isinstance(ip, ipaddress.IPv6Address):
-        ip = ip.ipv4_mapped or ip.sixtofour or ip
-    return ip.is_global and not ip.is_multicast

@@ -53,7 +53,11 @@ class BrowserPool:
         executable: Path | None = None,
         flags: Sequence[str] = (),
         opening_at_once: int = 4,
+        attach: str | None = None,
     ) -> None:
+        """`attach`: the protocol address of a browser that runs already. Its own first context is leased out, log-ins
+        and all, and it is left running."""
+        self._attach = attach
         self._headless = headless
         self._executable = executable
         self._flags = [*FLAGS, *flags]
@@ -82,6 +86,8 @@ class BrowserPool:
     async def _open(self, slot: _Slot, context_options: dict[str, Any]) -> BrowserLease:
         async with bounded("opening a browser context", OPEN_TIMEOUT):
             browser = await self._browser_of(slot)
+            if self._attach is not None and browser.contexts:
+                return BrowserLease(browser.contexts[0], browser, slot.clipboard, self, slot, owned=False)
             try:
                 context = await browser.new_context(**context_options)
             except PlaywrightError:  # the browser has died and we had not noticed: once more, with a new one
@@ -102,7 +108,19 @@ class BrowserPool:
             slot.served += 1
             return slot.browser
 
+    async def _connect(self, address: str) -> Browser:
+        driver = await self._start_driver()
+        try:
+            return await driver.chromium.connect_over_cdp(address, timeout=OPEN_TIMEOUT * 1000)
+        except PlaywrightError as error:
+            raise ConfigError(
+                f"There is no browser to attach to at {address}: {first_line(error)}. "
+                "Start one with --remote-debugging-port=9222."
+            ) from None
+
     async def _launch(self) -> Browser:
+        if self._attach is not None:
+            return await self._connect(self._attach)
         if not self._headless and sys.platform == "linux" and not {"DISPLAY", "WAYLAND_DISPLAY"} & set(os.environ):
             raise ConfigError("A visible browser needs a display, and there is none (DISPLAY is not set).")
         executable = self._executable or find_chromium(headless=self._headless)
@@ -170,6 +188,7 @@ class BrowserLease:
     _pool: BrowserPool
     _slot: _Slot
     _open: bool = True
+    owned: bool = True  # ours alone; False: the context of a browser that was there before us
 
     @property
     def alive(self) -> bool:
@@ -180,7 +199,7 @@ class BrowserLease:
             return
         self._open = False
         try:
-            if self.browser.is_connected():
+            if self.browser.is_connected() and self.owned:
                 await quietly(self.context.close())
         finally:
             self._pool._give_back(self._slot)

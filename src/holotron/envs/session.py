@@ -16,17 +16,20 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from playwright.async_api import BrowserContext, Dialog, Download, FileChooser, Page
+from playwright.async_api import BrowserContext, Dialog, Download, FileChooser, Page, Route
 from playwright.async_api import Error as PlaywrightError
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
+from holotron.envs.attached import leave, opened_by
 from holotron.envs.hands import VALUES, ActionRefused
 from holotron.envs.network import Blocked, Guard, NetworkPolicy, check_url
 from holotron.envs.pool import OPEN_TIMEOUT, BrowserLease, BrowserPool, bounded, first_line, quietly
+from holotron.envs.profile import save_state, saved_state
 from holotron.envs.secrets import Secret
 from holotron.envs.settle import CAP, Activity, settle
 from holotron.envs.tab import TYPED, Clipboard, Display, PageCrash, Tab
 from holotron.errors import EnvironmentFault
+from holotron.quoting import quoted
 
 MOST_TABS = 20
 LARGEST_DOWNLOAD = 100 * 1024 * 1024  # bytes
@@ -49,6 +52,7 @@ class SessionOptions:
     headers: Mapping[str, str] = field(default_factory=dict)  # sent with every request
     typed: int = TYPED  # characters typed key by key, for pages that listen to keys; longer texts are inserted at once
     secrets: tuple[Secret, ...] = ()
+    profile: Path | None = None  # cookies and storage of a session before, read if it is there; written at the end
 
 
 @dataclass(slots=True, eq=False)
@@ -80,6 +84,7 @@ class Session:
         self._lease = lease
         self._guard = guard
         self._options = options
+        self.hide: Callable[[str], str] = str  # what must not be told, taken out before anything is cut or quoted
         self._clipboard = Clipboard(lease.clipboard)
         self._open: list[_Open] = []
         self._active = 0
@@ -103,6 +108,7 @@ class Session:
                 accept_downloads=options.downloads is not None,
                 service_workers="block",
                 proxy=guard.proxy,
+                storage_state=saved_state(options.profile),
             )
         except BaseException:
             await guard.close()
@@ -110,6 +116,8 @@ class Session:
         session = cls(lease, guard, options)
         try:
             async with bounded("opening a session", OPEN_TIMEOUT):
+                if not lease.owned:
+                    await lease.context.route("**/*", session._screen)
                 await prepare(lease.context, session._clipboard, session.note)
                 lease.context.on("page", session._on_page)
                 lease.context.on("dialog", session._on_dialog)
@@ -122,6 +130,11 @@ class Session:
     async def close(self) -> None:
         for task in self._tasks:
             task.cancel()
+        if self._lease.alive:
+            if self._options.profile is not None:
+                await quietly(save_state(self._lease.context, self._options.profile))
+            if not self._lease.owned:  # somebody else's browser: leave it as it was found
+                await leave(self._lease.context, [entry.tab.page for entry in self._open])
         await self._lease.close()
         await self._guard.close()
 
@@ -170,7 +183,8 @@ class Session:
 
     # ------------------------------------------------------------------------------------------------ going somewhere
 
-    async def goto(self, url: str) -> None:
+    async def goto(self, url: str) -> str:
+        """Why it could not be reached, if it could not."""
         try:
             url = check_url(url, self._options.network)
         except Blocked as blocked:
@@ -179,6 +193,9 @@ class Session:
         await self._navigate(f"{url} could not be opened", lambda page: page.goto(url, **_NAVIGATION))
         if blank:  # the empty page before the first one is nothing to go back to
             await self.tab.send("Page.resetNavigationHistory")
+        if why := self._guard.why_unreachable(url):
+            self.note(f"{url} cannot be reached: {why}.")
+        return why
 
     async def back(self) -> None:
         async def go_back(page: Page) -> None:
@@ -297,8 +314,22 @@ class Session:
         else:
             self._spawn(self._follow(page))
 
+    async def _screen(self, route: Route) -> None:
+        """In somebody else's browser our proxy cannot be put in the way, so requests are looked at one by one. Names
+        are not looked up: this is the weaker guard."""
+        try:
+            if route.request.url.startswith(("http:", "https:")):
+                check_url(route.request.url, self._options.network)
+        except Blocked as blocked:
+            self.note(f"Blocked: {blocked}.")
+            await quietly(route.abort())
+        else:
+            await quietly(route.continue_())
+
     async def _follow(self, page: Page) -> None:
         """A page has opened another one: it is in front now, as it would be for a person."""
+        if not self._lease.owned and not await opened_by(page, [entry.tab.page for entry in self._open]):
+            return None
         self._announced = max(0, self._announced - 1)
         if len(self._open) >= MOST_TABS:
             self.note("The page tried to open too many tabs.")
@@ -310,15 +341,15 @@ class Session:
             pass
 
     async def _on_dialog(self, dialog: Dialog) -> None:
-        said = dialog.message if len(dialog.message) <= 300 else f"{dialog.message[:300]}..."
+        said = quoted(self.hide(dialog.message), 300)  # the page's words end where our quote ends
         try:
             if dialog.type == "prompt":
                 await dialog.dismiss()
-                self.note(f'A dialog asked "{said}"; it was dismissed.')
+                self.note(f"A dialog asked {said}; it was dismissed.")
             else:
                 await dialog.accept()
                 if dialog.type != "beforeunload":
-                    self.note(f'A dialog said "{said}"; it was accepted.')
+                    self.note(f"A dialog said {said}; it was accepted.")
         except PlaywrightError:  # gone with its page
             pass
 

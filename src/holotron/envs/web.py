@@ -52,7 +52,13 @@ class WebPool:
     """At most `sessions` web environments at a time. Each reset is a fresh browser context, so nothing is shared."""
 
     def __init__(
-        self, *, sessions: int = 8, browsers: int = 2, headless: bool = True, options: SessionOptions | None = None
+        self,
+        *,
+        sessions: int = 8,
+        browsers: int = 2,
+        headless: bool = True,
+        options: SessionOptions | None = None,
+        attach: str | None = None,
     ) -> None:
         self._options = options or SessionOptions()
         browsers = max(1, min(browsers, sessions))
@@ -61,6 +67,7 @@ class WebPool:
             contexts_per_browser=-(-sessions // browsers) + 1,
             headless=headless,
             flags=[RESOLVE_NOTHING],
+            attach=attach,
         )
         self._places = asyncio.Semaphore(sessions)
 
@@ -88,11 +95,16 @@ def display_of(view: View) -> Display:
 
 @environments.register("web")
 def open_web(request: PoolRequest) -> WebPool:
-    """Options are those of `SessionOptions` (network, secrets, downloads ...) and `headless`."""
+    """Options are those of `SessionOptions` (network, secrets, downloads ...), `headless` and `attach`."""
     options = dict(request.options)
-    headless = bool(options.pop("headless", True))
+    headless, attach = bool(options.pop("headless", True)), options.pop("attach", None)
+    if attach is not None and request.sessions > 1:
+        raise ConfigError("a browser that runs already serves one session")
     session = SessionOptions(display=display_of(request.view), **options)
-    return WebPool(sessions=request.sessions, browsers=min(2, request.sessions), headless=headless, options=session)
+    browsers = min(2, request.sessions)
+    return WebPool(
+        sessions=request.sessions, browsers=browsers, headless=headless, options=session, attach=attach
+    )  # fmt: skip
 
 
 class WebEnvironment:
@@ -117,7 +129,10 @@ class WebEnvironment:
         self._task = task
         self._secrets = Secrets(self._options.secrets)
         self._session = await Session.open(self._browsers, self._options)
-        await self._session.goto(url)
+        self._session.hide = self._secrets.redact
+        unreachable = await self._session.goto(url)
+        if unreachable:
+            raise EnvironmentFault(f"The start page {url} did not open: {unreachable}.")
         observation = await self.observe()
         if f"Blocked: {urlsplit(url).hostname} is" in observation.note:  # the page shown is the guard's own
             raise ConfigError(f"The start page {url} is not allowed. {observation.note} List the site as allowed.")

@@ -12,12 +12,13 @@ the same settings resumes it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from holotron.agent.events import Listener
 from holotron.agent.policies.base import Policy
+from holotron.evals.curve import curve
 from holotron.evals.statistics import Scoreboard, scoreboard
 from holotron.rollouts.progress import Progress
 from holotron.rollouts.runner import RolloutSettings
@@ -47,6 +48,7 @@ class Evaluation:
             "episodes": self.scores.overall.episodes,
             "overall": self.scores.to_json()["overall"],
             "tasks": self.scores.to_json()["tasks"],
+            "curve": [asdict(point) for point in curve(self.manifest, self.scores)],  # of suites that have an axis
             "seeds": list(self.seeds),
             "manifest": manifest,
         }

@@ -27,6 +27,7 @@ from PIL import Image
 
 from holotron.actions import stored_action
 from holotron.agent.describe import describe
+from holotron.evals.curve import axis, curve, draw
 from holotron.evals.statistics import Scoreboard, scoreboard
 from holotron.rollouts.records import Row
 from holotron.rollouts.store import RunReader
@@ -80,6 +81,7 @@ def write_report(
         "subtitle": _subtitle(reader.manifest, rows),
         "notice": _notice(len(rows), len(playable), album),
         "figures": _figures(scores, rows, len(reader.spoiled())),
+        "curve": _curve(reader.manifest, scores),
         "outcomes": sorted({row["outcome"] for row in rows}),
         "tasks": scores.to_json()["tasks"],
         "episodes": [_listed(row) | playable.get(row["id"], {"steps": None, "final": None}) for row in rows],
@@ -245,6 +247,18 @@ def _figures(scores: Scoreboard, rows: Sequence[Row], spoiled: int) -> list[tupl
     if overall.policy_errors:
         figures.append((str(overall.policy_errors), "policy errors, counted as failures"))
     return figures
+
+
+def _curve(manifest: Mapping[str, Any], scores: Scoreboard) -> dict[str, str] | None:
+    """Success over the axis that the suite's tasks lie on, as a picture."""
+    points = curve(manifest, scores)
+    if not points:
+        return None
+    along = axis(manifest)
+    picture = draw(points, str(along["of"]), along.get("chance"))
+    said = ", ".join(f"{100 * point.success:.0f} % at {point.x:g}" for point in points)
+    url = f"data:image/svg+xml;base64,{base64.b64encode(picture.encode()).decode()}"
+    return {"image": url, "title": f"Success by {along['of']}", "said": said}
 
 
 def _notice(episodes: int, playable: int, album: _Album) -> str:

@@ -2,6 +2,7 @@
 
 model, processor = load_model("Hcompany/Holotron-12B")
 model, processor = load_model("runs/my-checkpoint", device="cuda")
+model, processor = load_model("Hcompany/Holotron-12B", weight_dtype=torch.float8_e4m3fn)   # on a card of 24 GB
 model, processor = load_model("tiny")                       # random weights, for tests and benchmarks
 """
 
@@ -67,20 +68,22 @@ def load_model(
     *,
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
+    weight_dtype: torch.dtype | None = None,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Loaded:
     """The model and its processor, ready for inference. `device` defaults to the GPU when there is one; `dtype` to the
-    files' own (bf16 for random weights on a GPU, fp32 on a CPU)."""
+    files' own (bf16 for random weights on a GPU, fp32 on a CPU). `weight_dtype` float8_e4m3fn keeps recurrent, MLP and
+    expert matrices in 8 bits: they are rounded while they are read, so that memory for 8 bits suffices."""
     device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     found = resolve(source)
     if isinstance(found, ModelConfig):
         dtype = dtype or (torch.bfloat16 if device.type == "cuda" else torch.float32)
-        model = random_model(found, device=device, dtype=dtype, seed=seed).eval().requires_grad_(False)
-        return Loaded(model, byte_processor(found))
+        model = random_model(found, device=device, dtype=dtype, weight_dtype=weight_dtype, seed=seed)
+        return Loaded(model.eval().requires_grad_(False), byte_processor(found))
     if dtype is None and device.type == "cpu":
         dtype = torch.float32  # few CPUs multiply 16-bit numbers at speed
-    model = load_checkpoint(found, device=device, dtype=dtype, progress=progress)
+    model = load_checkpoint(found, device=device, dtype=dtype, weight_dtype=weight_dtype, progress=progress)
     limits = PromptLimits(max_tokens=model.config.decoder.max_positions)
     processor = Processor.from_folder(found, limits=limits)
     model.config = replace(model.config, tokens=agreed_tokens(model.config, processor))

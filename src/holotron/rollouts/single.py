@@ -1,4 +1,4 @@
-"""One task, once, on record: what `holotron run` does."""
+"""One task, once, on record if somebody says where: what `holotron run` does."""
 
 from __future__ import annotations
 
@@ -22,25 +22,31 @@ async def run_once(
     task: Task,
     policy: Policy,
     pool: EnvironmentPool[Any],
-    out: Path,
+    out: Path | None,
     *,
     limits: Limits = Limits(),
     environment: Mapping[str, Any] | None = None,
     approval: Approval | None = None,
     listeners: Sequence[Listener] = (),
 ) -> Trajectory:
-    """Play one episode and record it. Interrupted, it records what was done up to there."""
+    """Play one episode, and record it in `out`. Interrupted, it ends with what was done up to there."""
+
+    async def play() -> Trajectory:
+        place = await pool.acquire()
+        episode = Episode(place, policy, task, limits=limits, approval=approval, listeners=listeners)
+        try:
+            return await episode.run()
+        except asyncio.CancelledError:
+            return episode.end(Outcome.EXHAUSTED, "interrupted")
+        finally:
+            await pool.release(place, broken=True)
+
+    if out is None:
+        return await play()
     manifest = describe_run("run", policy=policy.describe(), limits=limits.describe(), environment=environment)
     with RunWriter(out, manifest) as writer:
         if task.id in writer.finished:
             raise ConfigError(f"{out} already holds this task; choose another folder")
-        place = await pool.acquire()
-        episode = Episode(place, policy, task, limits=limits, approval=approval, listeners=listeners)
-        try:
-            trajectory = await episode.run()
-        except asyncio.CancelledError:
-            trajectory = episode.end(Outcome.EXHAUSTED, "interrupted")
-        finally:
-            await pool.release(place, broken=True)
+        trajectory = await play()
         writer.append(trajectory)
         return trajectory

@@ -17,7 +17,7 @@ from pathlib import Path
 from holotron.agent.events import Listener
 from holotron.agent.policies.base import Policy
 from holotron.agent.policies.labelled import LabelledPolicy
-from holotron.agent.policies.registry import PolicyRequest, declared_profile, make_policy
+from holotron.agent.policies.registry import PolicyRequest, ask_profile, make_policy
 from holotron.rollouts.progress import Progress
 from holotron.rollouts.runner import RolloutSettings, rollout
 from holotron.suites.base import Suite, find_suite
@@ -39,8 +39,9 @@ async def opened(
 ) -> AsyncIterator[tuple[Policy, Suite]]:
     """The suite as this policy wants to be shown it, and the policy with the suite's actions. `label` is a second
     policy that says at every step what it would have done."""
-    declared = await declared_profile(request)
-    suite = find_suite(spec, tasks=tasks, seeds=seeds, view=view, declared=declared.views).limited(steps, seconds)
+    request = await ask_profile(request)
+    views = request.profile.views
+    suite = find_suite(spec, tasks=tasks, seeds=seeds, view=view, declared=views).limited(steps, seconds)
     policy = await make_policy(replace(request, actions=suite.actions, solver=suite.solver))
     try:
         if label is not None:

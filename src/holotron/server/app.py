@@ -18,12 +18,13 @@ from starlette.exceptions import HTTPException
 
 from holotron import __version__
 from holotron.errors import HolotronError
+from holotron.server.access import Access
 from holotron.server.bodies import body_of
 from holotron.server.chat import ChatJob
 from holotron.server.completions import TextJob
 from holotron.server.errors import ApiError, invalid, translated
 from holotron.server.generating import answer
-from holotron.server.middleware import ApiKeys, RequestContext
+from holotron.server.middleware import RequestContext
 from holotron.server.openapi import document, takes
 from holotron.server.replies import Json
 from holotron.server.service import Service
@@ -48,7 +49,7 @@ def create_app(
     )
     app.state.service = service
     app.openapi = lambda: document(app)  # type: ignore[method-assign]
-    app.add_middleware(ApiKeys, keys=service.settings.api_keys())
+    app.add_middleware(Access, settings=service.settings.server, keys=service.keys, quotas=service.quotas)
     app.add_middleware(RequestContext, service=service)  # added last, so outermost
     app.add_exception_handler(ApiError, _answer)
     app.add_exception_handler(HolotronError, _answer)
@@ -66,13 +67,13 @@ def _add_routes(app: FastAPI, service: Service, agent: Mapping[str, Any] | None)
 
     @app.post("/v1/chat/completions", openapi_extra=takes(ChatRequest), responses=streams, tags=["openai"])
     async def chat(http: Request, request: Annotated[ChatRequest, Depends(body_of(ChatRequest))]) -> Response:
-        return await answer(ChatJob(service, request, http.scope["owner"]), http)
+        return await answer(ChatJob(service, request, service.caller(http)), http)
 
     @app.post("/v1/completions", openapi_extra=takes(CompletionRequest), responses=streams, tags=["openai"])
     async def complete(
         http: Request, request: Annotated[CompletionRequest, Depends(body_of(CompletionRequest))]
     ) -> Response:
-        return await answer(TextJob(service, request, http.scope["owner"]), http)
+        return await answer(TextJob(service, request, service.caller(http)), http)
 
     @app.get("/v1/models", tags=["openai"], response_model=ModelList, response_model_exclude_unset=True)
     async def models() -> Json:

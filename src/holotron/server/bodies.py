@@ -14,7 +14,9 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
 from holotron.server.errors import ApiError, invalid
-from holotron.server.running import ClientGone
+from holotron.server.limits import JsonCount
+from holotron.server.running import ClientGone, while_connected
+from holotron.server.service import Service
 
 SMALL = 64 * 1024
 DISCARD_BYTES, DISCARD_SECONDS = 2**30, 10.0
@@ -26,16 +28,23 @@ def body_of(model: type[Model], *, optional: bool = False) -> Callable[[Request]
     """A dependency that reads a request's JSON body."""
 
     async def read(http: Request) -> Model:
-        data = await read_body(http, http.app.state.service.settings.server.max_body_bytes)
+        service: Service = http.app.state.service
+        data, count = await read_body(http, service)
         if not data and optional:
             return model()
         kind = http.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
             raise ApiError(415, f"send JSON with content-type: application/json, not {kind or 'nothing'!r}")
         try:
-            if len(data) <= SMALL:
+            if len(data) <= SMALL and not count.suspicious:
                 return model.model_validate_json(data)
-            return await asyncio.to_thread(model.model_validate_json, data)
+
+            def parse() -> Model:
+                if count.suspicious:
+                    count.check(data)
+                return model.model_validate_json(data)
+
+            return await while_connected(http, service.workers.run(service.caller(http).turn, parse, "parse"))
         except ValidationError as error:
             # Never the input itself: it may be large, and secret.
             raise invalid(error.errors(include_url=False, include_input=False, include_context=False)) from None
@@ -45,26 +54,31 @@ def body_of(model: type[Model], *, optional: bool = False) -> Callable[[Request]
     return read
 
 
-async def read_body(http: Request, limit: int) -> bytes:
+async def read_body(http: Request, service: Service) -> tuple[bytes, JsonCount]:
+    """All of it, counted. The bytes count as held until the request is over: see `RequestContext`."""
+    limit, owner = service.settings.server.max_body_bytes, http.scope["owner"]
     announced = http.headers.get("content-length", "")
-    data = bytearray()
-    too_large = announced.isdigit() and int(announced) > limit
+    data, count = bytearray(), JsonCount(service.settings.limits)
+    too_large = announced.isdecimal() and int(announced[:20]) > limit
     try:
         if too_large:
             await _discard(http)
         else:
             async for piece in http.stream():
-                data += piece
-                if len(data) > limit:
+                if len(data) + len(piece) > limit:
                     too_large = True
                     data.clear()
                     await _discard(http)
                     break
+                service.quotas.hold_bytes(owner, len(piece))
+                http.scope["held_bytes"] = http.scope.get("held_bytes", 0) + len(piece)
+                data += piece
+                count.add(piece)
     except ClientDisconnect:
         raise ClientGone from None
     if too_large:
         raise ApiError(413, f"the request is larger than {limit:,} bytes", code="request_too_large")
-    return bytes(data)
+    return bytes(data), count
 
 
 async def _discard(http: Request) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from holotron.model.processor import Transcript
 from holotron.server.constraints import grammar_for
 from holotron.server.generating import GenerationJob, Prepared
+from holotron.server.limits import check_chat
 from holotron.server.parameters import plain_messages, plain_tools, rendering_of
 from holotron.server.replies import ChatChoice, Json
 from holotron.server.served import ServedSession
-from holotron.server.service import Service
+from holotron.server.service import Caller, Service
 from holotron.server.turns import check_new_messages
 from holotron.server.wire import ChatRequest, Tool
 
@@ -19,8 +20,9 @@ class ChatJob(GenerationJob[ChatRequest]):
     object_name = "chat.completion"
     chunk_name = "chat.completion.chunk"
 
-    def __init__(self, service: Service, request: ChatRequest, owner: str) -> None:
-        super().__init__(service, request, owner)
+    def __init__(self, service: Service, request: ChatRequest, caller: Caller) -> None:
+        super().__init__(service, request, caller)
+        check_chat(service.settings.limits, request.messages, request.tools)
         self.rendering = rendering_of(
             request.chat_template_kwargs, request.reasoning_effort, thinking=service.settings.reply.thinking
         )
@@ -28,7 +30,8 @@ class ChatJob(GenerationJob[ChatRequest]):
         self.messages: list[Json] = []
 
     async def fetch(self) -> None:
-        self.messages = await self.service.with_images(plain_messages(self.request.messages))
+        self.messages = plain_messages(self.request.messages)
+        await self.service.cut_pictures(self.messages, self.caller)
 
     def prepare(self, session: ServedSession | None) -> list[Prepared]:
         processor, how, said = self.loaded.processor, self.rendering, Transcript()

@@ -7,7 +7,7 @@ from holotron.server.errors import ApiError
 from holotron.server.generating import GenerationJob, Prepared
 from holotron.server.replies import TextChoice
 from holotron.server.served import ServedSession
-from holotron.server.service import Service
+from holotron.server.service import Caller, Service
 from holotron.server.wire import CompletionRequest
 
 
@@ -16,9 +16,9 @@ class TextJob(GenerationJob[CompletionRequest]):
     id_prefix = "cmpl"
     object_name = chunk_name = "text_completion"
 
-    def __init__(self, service: Service, request: CompletionRequest, owner: str) -> None:
+    def __init__(self, service: Service, request: CompletionRequest, caller: Caller) -> None:
         self.prompts = _prompts(request)
-        super().__init__(service, request, owner, len(self.prompts))
+        super().__init__(service, request, caller, len(self.prompts))
 
     def prepare(self, session: ServedSession | None) -> list[Prepared]:
         """Control tokens written in a text count as such: whoever comes here writes the frame himself."""

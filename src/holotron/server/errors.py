@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from holotron.engine import EngineStopped, Overloaded, SessionBusy, UnknownSession
-from holotron.errors import CapacityError, HolotronError, InputError
+from holotron.errors import CapacityError, ConfigError, HolotronError, InputError, MissingDependency
 
 
 class ApiError(Exception):
@@ -57,6 +57,9 @@ def translated(error: BaseException) -> ApiError:
             return ApiError(400, str(error))
         case CapacityError():
             return ApiError(400, str(error), code="context_length_exceeded")
+        case ConfigError() | MissingDependency():
+            # What is asked for cannot be done with this checkpoint, or with what is installed here.
+            return ApiError(400, str(error), code="not_supported")
         case HolotronError():
             return ApiError(500, str(error), type="server_error", code="internal_error")
     return ApiError(500, "something went wrong inside the server", type="server_error", code="internal_error")

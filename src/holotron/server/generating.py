@@ -1,6 +1,6 @@
 """A request for text on its way, chat or plain: prepared, begun in the engine, answered whole or as a stream.
 
-    job = ChatJob(service, request, owner)          # or TextJob: what the two endpoints do differently
+    job = ChatJob(service, request, caller)         # or TextJob: what the two endpoints do differently
     return await answer(job, http)
 
 What differs is what a prompt is made of and how a choice is written; see `chat` and `completions`.
@@ -8,9 +8,11 @@ What differs is what a prompt is made of and how a choice is written; see `chat`
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
 
@@ -19,17 +21,23 @@ from starlette.responses import JSONResponse, Response
 
 from holotron import __version__
 from holotron.engine import Generation, Grammar, Result, SamplingParams
+from holotron.engine.grammar import Matcher
+from holotron.engine.log import Log
 from holotron.model.processor import Prompt
-from holotron.server.errors import ApiError
+from holotron.server.errors import ApiError, unavailable
+from holotron.server.limits import check_format, prompt_texts
 from holotron.server.logs import note
 from holotron.server.parameters import choices_of, sampling_of
 from holotron.server.replies import Choice, Json, Usage, new_id
-from holotron.server.running import EventStream, Running
+from holotron.server.running import EventStream, Running, unbroken, while_connected
 from holotron.server.served import Kind, ServedSession
-from holotron.server.service import Loaded, Service
+from holotron.server.service import Caller, Loaded, Service
+from holotron.server.tokenising import PIECE
 from holotron.server.turns import TurnTransaction, begin
 from holotron.server.wire import ChatRequest, CompletionRequest
+from holotron.server.workers import Lane
 
+T = TypeVar("T")
 Body = TypeVar("Body", ChatRequest, CompletionRequest)
 
 
@@ -54,16 +62,21 @@ class GenerationJob(ABC, Generic[Body]):
     object_name: ClassVar[str]
     chunk_name: ClassVar[str]
 
-    def __init__(self, service: Service, request: Body, owner: str, prompts: int = 1) -> None:
+    def __init__(self, service: Service, request: Body, caller: Caller, prompts: int = 1) -> None:
         self.service = service
         self.request: Body = request
-        self.owner = owner
+        self.caller = caller
+        check_format(service.settings.limits, request.response_format)
         self.loaded: Loaded = service.serving(request.model)
         limits = service.settings.reply
         self.n = choices_of(request, limits.max_choices, prompts)
         self.sampling: SamplingParams = sampling_of(request, limits, self.loaded.engine.context_limit)
         self.id = new_id(self.id_prefix)
         self.created = int(time.time())
+        seconds = service.settings.server.request_seconds
+        self.deadline = time.monotonic() + seconds if seconds is not None else None
+        self.spent = 0  # tokens that the request brought, and those it has got so far
+        self.lane: Lane = "small"
         self.turn: TurnTransaction | None = None
         self.prepared: list[Prepared] = []
         self.choices: list[Choice] = []
@@ -87,55 +100,118 @@ class GenerationJob(ABC, Generic[Body]):
     # ----------------------------------------------------------------------------------------------------- beginning
 
     async def start(self) -> Running:
-        """Have the engine begin. Whatever is wrong with the request shows here, while the status can still say so."""
-        await self.fetch()
-        running = await (self._in_session() if self.request.in_session else self._stateless())
+        """Have the engine begin. Whatever is wrong with the request shows here, while the status can still say so. May
+        be cancelled at any moment, and leaves nothing behind then."""
+        try:
+            async with asyncio.timeout(self.seconds_left):
+                await self._measure()
+                await self.fetch()
+                running = await (self._in_session() if self.request.in_session else self._stateless())
+        except TimeoutError:
+            raise unavailable("the request waited too long for its turn", "timed_out_waiting") from None
         replies = [prepared for prepared in self.prepared for _ in range(self.n)]
         self.choices = [self.choice(index, prepared) for index, prepared in enumerate(replies)]
         return running
 
+    async def _measure(self) -> None:
+        """Refuse a text that is too long before it is tokenised."""
+        prompts = prompt_texts(self.request)
+        if sum(len(text) for texts in prompts for text in texts) <= PIECE:
+            for texts in prompts:
+                self.loaded.gauge.check(texts)
+            return
+        self.lane = "large"
+        await self._on_worker(lambda: list(map(self.loaded.gauge.check, prompts)))
+
+    async def _on_worker(self, work: Callable[[], T], lane: Lane | None = None) -> T:
+        def remembering() -> T:
+            with self.loaded.processor.seen.by(self.caller.scope):  # pictures this tenant sends again are cut once
+                return work()
+
+        return await self.service.workers.run(self.caller.turn, remembering, lane or self.lane)
+
+    async def _compile(self, one: Prepared, copies: int = 1) -> list[Matcher | None]:
+        engine, grammar = self.loaded.engine, one.grammar
+        if grammar is None:
+            return [None] * copies
+        return await self._on_worker(
+            lambda: [engine.compile(grammar, self.caller.scope) for _ in range(copies)], "grammar"
+        )
+
     async def _stateless(self) -> Running:
-        self.prepared = await self.service.on_worker(lambda: self.prepare(None))
-        complete, generations = self.loaded.engine.aio.complete, list[Generation]()
+        engine, generations = self.loaded.engine, list[Generation]()
+        self.prepared = await self._on_worker(lambda: self.prepare(None))
+
+        async def begin_one(one: Prepared) -> None:
+            prompt = one.prompt
+            assert prompt is not None
+            matchers = await self._compile(one, self.n)
+            content = await self._on_worker(lambda: engine.prepare(prompt, scope=self.caller.scope))
+            await unbroken(generate(content, matchers))
+
+        async def generate(content: Log, matchers: list[Matcher | None]) -> None:
+            later = engine.complete_later(content, self.sampling, matchers, self.seconds_left, self.caller.scope)
+            started = await asyncio.wrap_future(later)
+            generations.extend(started)
+
         try:
             for one in self.prepared:
-                assert one.prompt is not None
-                generations += await complete(
-                    one.prompt, self.sampling, grammar=one.grammar, n=self.n, timeout=self._timeout
-                )
+                await begin_one(one)
         except BaseException:
             for generation in generations:
                 generation.cancel()
             raise
+        self.spent = sum(len(one.ids) for one in self.prepared)
         return Running(generations)
 
     async def _in_session(self) -> Running:
-        turn = await begin(self.loaded.sessions, self.request, self.owner)
-        session = turn.session
+        sessions = self.loaded.sessions
+        await sessions.check_memory(self.caller.owner)
+        running = Running([])
+
+        async def find() -> TurnTransaction:
+            running.turn = await begin(sessions, self.request, self.caller.owner, self.caller.scope)
+            return running.turn
+
         try:
-            session.of_kind(self.kind)
-            self.prepared = await self.service.on_worker(lambda: self.prepare(session))
-            (one,) = self.prepared
-            # Before the prompt is appended: taking that back may cost a computation.
-            matcher = await self.loaded.engine.aio.compile(one.grammar)
+            turn = await unbroken(find())
+        except BaseException:
+            await running.close()
+            raise
+        session = turn.session
+
+        async def append_and_generate(one: Prepared, matcher: Matcher | None) -> None:
             if one.prompt is not None:
                 await session.add_prompt(one.prompt, self.kind, thinking=one.thinking, mark=self.request.mark)
                 session.tools = one.tools
-            generation = await session.engine_session.generate(self.sampling, grammar=matcher, timeout=self._timeout)
+            generation = await session.engine_session.generate(
+                self.sampling, grammar=matcher, timeout=self.seconds_left
+            )
+            running.generations.append(generation)
+
+        try:
+            session.of_kind(self.kind)
+            self.prepared = await self._on_worker(lambda: self.prepare(session))
+            (one,) = self.prepared
+            # Before the prompt is appended: taking that back may cost a computation.
+            (matcher,) = await self._compile(one)
+            await unbroken(append_and_generate(one, matcher))
         except BaseException:
-            await turn.undo()
+            await running.close()
             raise
+        self.spent = len(one.ids)
         self.turn = turn
-        return Running([generation], turn)
+        return running
 
     @property
-    def _timeout(self) -> float | None:
-        return self.service.settings.server.request_seconds
+    def seconds_left(self) -> float | None:
+        return None if self.deadline is None else max(0.001, self.deadline - time.monotonic())
 
     # -------------------------------------------------------------------------------------------------- the answer
 
     async def whole(self, running: Running, http: Request) -> Response:
         results = await running.results(http)
+        self.spent += sum(len(result.tokens) for result in results)
         usage, choices = Usage(), list[Json]()
         for index, result in enumerate(results):
             choices.append(self.choices[index].whole(result))
@@ -154,7 +230,9 @@ class GenerationJob(ABC, Generic[Body]):
                 for last in choice.finish(item):
                     yield frame | {"choices": [last]} | (self.end() if last["finish_reason"] else {})
                 self._count(usage, index, item)
-            elif (chunk := choice.push(item)) is not None:
+                continue
+            self.spent += 1
+            if (chunk := choice.push(item)) is not None:
                 yield frame | {"choices": [chunk]}
         note(http, usage=usage.body(), session=self._session_id)
         if self.request.stream_options is not None and self.request.stream_options.include_usage:
@@ -183,7 +261,13 @@ class GenerationJob(ABC, Generic[Body]):
 
 
 async def answer(job: GenerationJob[ChatRequest] | GenerationJob[CompletionRequest], http: Request) -> Response:
-    running = await job.start()
-    if job.request.stream:
-        return EventStream(job.chunks(running, http), running)
-    return await job.whole(running, http)
+    quotas, owner = job.service.quotas, job.caller.owner
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(quotas.admitted(owner))
+        stack.callback(lambda: quotas.used(owner, job.spent))
+        running = await while_connected(http, job.start())
+        if not job.request.stream:
+            return await job.whole(running, http)
+        seconds = job.seconds_left
+        patience = None if seconds is None else seconds + job.service.settings.connections.write_seconds
+        return EventStream(job.chunks(running, http), running, job.service.cut, patience, stack.pop_all())

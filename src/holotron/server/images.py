@@ -17,33 +17,20 @@ from urllib.parse import urljoin, urlsplit
 import httpcore
 
 from holotron import __version__
+from holotron.addresses import is_public
 from holotron.errors import InputError
 from holotron.server.settings import ImageSettings
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 
 REDIRECTS = 3
 _HEADERS = [(b"user-agent", f"holotron/{__version__}".encode()), (b"accept", b"image/*")]
-_NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
 async def look_up(host: str, port: int) -> list[str]:
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [str(entry[4][0]) for entry in found]
-
-
-def is_public(text: str) -> bool:
-    """Whether an address belongs to the open internet; one that wraps another is judged by the inner one."""
-    address: Address = ipaddress.ip_address(text.partition("%")[0])
-    if isinstance(address, ipaddress.IPv6Address):
-        inner = address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else None)
-        if inner is None and address in _NAT64:
-            inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-        if inner is not None:
-            return is_public(str(inner))
-    return address.is_global and not address.is_multicast and not address.is_reserved
 
 
 class GuardedBackend(httpcore.AsyncNetworkBackend):
@@ -73,6 +60,8 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
             addresses = await self._resolve(host, port)
         except OSError as error:
             raise InputError(f"the image's host {host!r} cannot be found: {error.strerror or error}") from None
+        except UnicodeError:  # from turning it into what the DNS understands
+            raise InputError(f"the image's host {host!r} is not a name") from None
         if not addresses or not all(self._allowed(address) for address in addresses):
             # Not even which address: the network behind this server is nobody's business.
             raise InputError(f"the image's host {host!r} is not a public one; such addresses are not fetched")
@@ -107,9 +96,9 @@ class ImageFetcher:
         for _ in range(REDIRECTS + 1):
             host = _host(url)
             async with self._pool.stream("GET", url, headers=[(b"host", _netloc(url)), *_HEADERS]) as response:
-                location = dict(response.headers).get(b"location")
+                location = next((value for name, value in response.headers if name.lower() == b"location"), None)
                 if response.status in (301, 302, 303, 307, 308) and location is not None:
-                    url = urljoin(url, location.decode("latin-1"))
+                    url = _joined(url, location.decode("latin-1"))
                     continue
                 if response.status != 200:
                     raise InputError(f"the image at {host} cannot be fetched: status {response.status}")
@@ -126,6 +115,13 @@ class ImageFetcher:
 
     async def close(self) -> None:
         await self._pool.aclose()
+
+
+def _joined(url: str, location: str) -> str:
+    try:
+        return urljoin(url, location)
+    except ValueError as error:
+        raise InputError(f"the image's address was redirected to a malformed one: {error}") from None
 
 
 def _netloc(url: str) -> bytes:

@@ -16,6 +16,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from holotron.errors import ConfigError
+from holotron.server.keys import KEY_SETTINGS, api_keys
 from holotron.server.settings import Settings
 
 PREFIX = "HOLOTRON_"
@@ -50,8 +51,7 @@ def resolve(*layers: Layer) -> Resolved:
         settings = Settings.model_validate(tree)
     except ValidationError as error:
         raise ConfigError("\n".join(_complaint(problem, merged) for problem in error.errors())) from None
-    if settings.server.api_key_file is not None and not settings.server.api_key_file.is_file():
-        raise ConfigError(f"server.api_key_file: there is no file {settings.server.api_key_file}")
+    api_keys(settings.server, said=bool(KEY_SETTINGS & merged.keys()))  # a mistake there shows now
     return Resolved(settings, {key: value.origin for key, value in merged.items()})
 
 

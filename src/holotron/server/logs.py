@@ -27,14 +27,32 @@ class JsonLines(logging.Formatter):
         line |= getattr(record, "fields", {})
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False, default=str)
+        return json.dumps(line, default=str)  # ASCII: a terminal takes orders from other letters too
 
 
 class PlainLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        fields = " ".join(f"{key}={value}" for key, value in getattr(record, "fields", {}).items())
-        text = f"{time.strftime('%H:%M:%S')} {record.levelname.lower():7} {record.getMessage()} {fields}".rstrip()
-        return text + (f"\n{self.formatException(record.exc_info)}" if record.exc_info else "")
+        fields = " ".join(f"{key}={_field(value)}" for key, value in getattr(record, "fields", {}).items())
+        message = printable(record.getMessage())
+        lines = [f"{time.strftime('%H:%M:%S')} {record.levelname.lower():7} {message} {fields}".rstrip()]
+        if record.exc_info:
+            lines += [f"    | {printable(line)}" for line in self.formatException(record.exc_info).splitlines()]
+        return "\n".join(lines)
+
+
+def printable(text: str) -> str:
+    """On one line, and nothing in it that a terminal obeys: what a client sent must not look like a line of ours."""
+    return "".join(letter if letter.isprintable() else _escaped(letter) for letter in text)
+
+
+def _escaped(letter: str) -> str:
+    return letter.encode("unicode_escape", "backslashreplace").decode()
+
+
+def _field(value: Any) -> str:
+    """Quoted where it could be taken for several fields."""
+    text = str(value)
+    return json.dumps(text) if any(letter in ' "=\\' or not letter.isprintable() for letter in text) else text
 
 
 def set_up(format: Literal["json", "text"], level: str) -> None:

@@ -1,29 +1,22 @@
-"""Around every request: its id, its log line, its place in the count of those in flight, and the key it came with."""
+"""Around every request: its id, its log line, and its place in the count of those in flight."""
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import json
 import logging
 import re
 import secrets
 import time
-from collections.abc import Sequence
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from holotron.server.errors import ApiError, translated
+from holotron.server.access import answer, header
+from holotron.server.errors import translated
 from holotron.server.logs import request_id
 from holotron.server.running import ClientGone
 from holotron.server.service import Service
 
 log = logging.getLogger("holotron.requests")
 _ID = re.compile(rb"[\w.:-]{1,128}")
-
-
-def header(scope: Scope, name: bytes) -> bytes | None:
-    return next((value for key, value in scope["headers"] if key == name), None)
 
 
 class RequestContext:
@@ -60,6 +53,8 @@ class RequestContext:
                 await answer(translated(error), send_with_id)
         finally:
             self._service.in_flight -= 1
+            if held := scope.get("held_bytes"):
+                self._service.quotas.release_bytes(scope["owner"], held)
             self._report(scope, status, time.monotonic() - started)
             request_id.reset(token)
 
@@ -74,40 +69,6 @@ class RequestContext:
             "seconds": round(seconds, 6),
             "client": (scope.get("client") or ("",))[0],
         }
+        if len(self._service.keys) > 1 and "owner" in scope:
+            fields["key"] = scope["owner"]
         log.log(logging.DEBUG if quiet else logging.INFO, "request", extra={"fields": fields | scope.get("notes", {})})
-
-
-class ApiKeys:
-    """Everything under /v1 needs a key, if there are any. What a key opened belongs to it."""
-
-    def __init__(self, app: ASGIApp, keys: Sequence[str]) -> None:
-        self._app = app
-        self._keys = [key.encode() for key in keys]
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"].startswith("/v1"):
-            owner = self._owner(scope)
-            if owner is None:
-                message = "the API key is missing or wrong; send it as Authorization: Bearer <key>"
-                await answer(ApiError(401, message, code="invalid_api_key"), send)
-                return
-            scope["owner"] = owner
-        await self._app(scope, receive, send)
-
-    def _owner(self, scope: Scope) -> str | None:
-        if not self._keys:
-            return "anyone"
-        kind, _, given = (header(scope, b"authorization") or b"").partition(b" ")
-        # All keys are compared, each in constant time: the time taken tells nothing about any of them.
-        matches = [hmac.compare_digest(given.strip(), key) for key in self._keys]
-        if kind.lower() != b"bearer" or not any(matches):
-            return None
-        return hashlib.sha256(self._keys[matches.index(True)]).hexdigest()[:12]
-
-
-async def answer(error: ApiError, send: Send) -> None:
-    body = json.dumps(error.body()).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    headers += [(key.encode(), value.encode()) for key, value in error.headers().items()]
-    await send({"type": "http.response.start", "status": error.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from holotron.engine import SamplingParams
+from holotron.model.processor import ChatTemplate, Processor, Transcript
 from holotron.server.errors import ApiError
 from holotron.server.settings import ReplySettings
 from holotron.server.wire import ChatRequest, CompletionRequest, GenerationFields, Message, Tool
 
 N = TypeVar("N", int, float)
 
-# Names that Python or the processor uses itself on the way to the template.
-_TAKEN = {"self", "messages", "tools", "add_generation_prompt", "after"}
+# Names that are taken on the way to the template: every parameter of the functions that hand its variables on.
+_THROUGH = (Transcript.next, Processor.render, Processor.bridge, ChatTemplate.render)
+_TAKEN = {name for function in _THROUGH for name in inspect.signature(function).parameters} - {"thinking", "variables"}
 
 
 def sampling_of(request: ChatRequest | CompletionRequest, defaults: ReplySettings, context: int) -> SamplingParams:

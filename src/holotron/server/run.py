@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import logging
+import math
+import os
 import socket
 import threading
 import time
@@ -20,6 +23,7 @@ from fastapi import FastAPI
 
 from holotron.engine import Engine, EngineConfig
 from holotron.engine.plan import Planner
+from holotron.engine.sizes import dtype_of
 from holotron.errors import ConfigError, HolotronError
 from holotron.model.bundled import bundled_folder
 from holotron.model.config import ModelConfig
@@ -27,10 +31,13 @@ from holotron.model.loading import load_model, model_config
 from holotron.model.processor import ImageLimits, Processor, PromptLimits
 from holotron.server import logs
 from holotron.server.app import create_app
+from holotron.server.connections import Connections, QuietAccept, connection_class
 from holotron.server.service import Loaded, Service
 from holotron.server.settings import Settings
 
 log = logging.getLogger("holotron.server")
+
+CUT_SECONDS = 2.0  # for what was cut off to say so
 
 
 def source_of(settings: Settings) -> tuple[str, str]:
@@ -73,7 +80,10 @@ def load(settings: Settings, service: Service) -> Loaded:
     if settings.model.source is None:
         log.info("no model was named: serving the bundled small one")
     started = time.monotonic()
-    model, processor = load_model(source, device=device_of(settings), dtype=dtype, seed=settings.model.seed)
+    narrow = dtype_of(settings.engine_values().get("weight_dtype"))
+    model, processor = load_model(
+        source, device=device_of(settings), dtype=dtype, weight_dtype=narrow, seed=settings.model.seed
+    )
     config = engine_config(settings, model.config, model.dtype)
     engine = Engine(model, processor, config, on_step=service.metrics.step)
     _limit(processor, settings, engine.context_limit)
@@ -85,7 +95,9 @@ def load(settings: Settings, service: Service) -> Loaded:
 def _limit(processor: Processor, settings: Settings, context: int) -> None:
     images = settings.images
     most = processor.images.max_tiles + 1 if processor.images is not None else 1
-    processor.limits = PromptLimits(images.max_per_request, images.max_per_request * most, context)
+    # How long a prompt may be is for the engine to say: it knows what the session holds, and its error has a code.
+    tokens = 2 * context + images.max_per_request * most * 4096
+    processor.limits = PromptLimits(images.max_per_request, images.max_per_request * most, tokens)
     processor.image_limits = ImageLimits(max_bytes=images.max_bytes, max_pixels=images.max_pixels)
 
 
@@ -98,6 +110,8 @@ class Server(uvicorn.Server):
         self._deadline = 0.0
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self._service.stage == "draining" or self.should_exit:
+            os._exit(128 + sig)  # at once: threads may be in the middle of something, and nothing here needs saving
         if self._service.stage != "ready":
             self.should_exit = True
             return
@@ -106,9 +120,14 @@ class Server(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         if self._service.stage == "draining":
-            idle = self._service.in_flight == 0
-            if idle or time.monotonic() > self._deadline:
-                log.info("drained" if idle else "not everything finished in time")
+            if self._service.in_flight == 0:
+                log.info("drained")
+                return True
+            late = time.monotonic() - self._deadline
+            if late > 0 and not self._service.cut.is_set():
+                log.info("not everything finished in time")
+                self._service.cut.set()  # what still runs ends with an error that says so
+            if late > CUT_SECONDS:
                 return True
         return await super().on_tick(counter) or self._service.stage == "failed"
 
@@ -121,6 +140,28 @@ def listen(host: str, port: int) -> socket.socket:
         raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}") from None
 
 
+def warn_if_open(service: Service, address: str) -> None:
+    if not service.keys and not service.settings.server.open and not ipaddress.ip_address(address).is_loopback:
+        log.warning(
+            "there are no API keys: whoever can reach this machine can use the model. "
+            "Set server.api_key_file, or server.open = true if that is intended"
+        )
+
+
+def uvicorn_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        http=connection_class(Connections(settings.connections)),
+        ws="none",
+        lifespan="on",
+        timeout_keep_alive=math.ceil(settings.connections.idle_seconds),
+        timeout_graceful_shutdown=2,
+    )
+
+
 def serve(settings: Settings, agent: Mapping[str, Any] | None = None) -> None:
     """Until a signal ends it. `agent` is announced with the model, see `create_app`."""
     logs.set_up(settings.server.log_format, settings.server.log_level)
@@ -129,6 +170,7 @@ def serve(settings: Settings, agent: Mapping[str, Any] | None = None) -> None:
     listener = listen(settings.server.host, settings.server.port)
     host, port = listener.getsockname()[:2]
     log.info("listening", extra={"fields": {"url": f"http://{host}:{port}/v1", "port": port}})
+    warn_if_open(service, host)
 
     def come_up() -> None:
         try:
@@ -140,22 +182,15 @@ def serve(settings: Settings, agent: Mapping[str, Any] | None = None) -> None:
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        asyncio.get_running_loop().set_exception_handler(QuietAccept())
         # A daemon, so that a signal ends the process even while it loads.
         threading.Thread(target=come_up, name="holotron-loading", daemon=True).start()
         yield
         if service.loaded is not None:
             await asyncio.to_thread(service.loaded.engine.close)
+        service.close()
         await service.fetcher.close()
 
-    config = uvicorn.Config(
-        create_app(service, lifespan, agent=agent),
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        ws="none",
-        lifespan="on",
-        timeout_graceful_shutdown=2,
-    )
-    Server(config, service).run(sockets=[listener])
+    Server(uvicorn_config(create_app(service, lifespan, agent=agent), settings), service).run(sockets=[listener])
     if failure:
         raise failure[0] if isinstance(failure[0], HolotronError) else RuntimeError("loading failed") from failure[0]

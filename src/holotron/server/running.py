@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from holotron.engine import Generation, Result, TokenEvent
-from holotron.server.errors import translated
+from holotron.server.errors import ApiError, translated, unavailable
 from holotron.server.replies import check
 from holotron.server.turns import TurnTransaction
 
@@ -35,7 +35,7 @@ class Running:
 
     def __init__(self, generations: Sequence[Generation], turn: TurnTransaction | None = None) -> None:
         self.generations = list(generations)
-        self._turn = turn
+        self.turn = turn
 
     async def results(self, request: Request) -> list[Result]:
         """Wait for all."""
@@ -58,15 +58,15 @@ class Running:
         return [check(await generation) for generation in self.generations]
 
     def _commit(self, result: Result) -> None:
-        if self._turn is not None and not self._turn.over:
-            self._turn.commit(result)
+        if self.turn is not None and not self.turn.over:
+            self.turn.commit(result)
 
     async def close(self) -> None:
         """The end. What is not finished is cancelled, and a turn that was not completed is undone."""
         for generation in self.generations:
             generation.cancel()
-        if self._turn is not None:
-            await asyncio.shield(self._turn.undo())
+        if self.turn is not None:
+            await asyncio.shield(self.turn.undo())
 
 
 async def _merged(generations: Sequence[Generation]) -> AsyncIterator[tuple[int, TokenEvent | Result]]:
@@ -100,27 +100,47 @@ async def _merged(generations: Sequence[Generation]) -> AsyncIterator[tuple[int,
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Do it, unless the client goes away first."""
-    return await _or_gone(request.receive, work)
+    """Do it, unless the client goes away first, or the server has no more time."""
+    return await _or_gone(request.receive, work, request.app.state.service.cut)
 
 
-async def _or_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+async def _or_gone(receive: Receive, work: Coroutine[Any, Any, T], cut: asyncio.Event) -> T:
     async def listen() -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
 
-    worker, listener = asyncio.ensure_future(work), asyncio.ensure_future(listen())
+    worker, listener, ending = (
+        asyncio.ensure_future(work),
+        asyncio.ensure_future(listen()),
+        asyncio.ensure_future(cut.wait()),
+    )
     try:
-        await asyncio.wait({worker, listener}, return_when=asyncio.FIRST_COMPLETED)
-        if not worker.done():
+        await asyncio.wait({worker, listener, ending}, return_when=asyncio.FIRST_COMPLETED)
+        if worker.done():
+            return worker.result()
+        if listener.done():
             raise ClientGone
-        return worker.result()
+        raise unavailable("the server is shutting down", "shutting_down")
     finally:
         listener.cancel()
+        ending.cancel()
         if not worker.done():
             worker.cancel()
             with contextlib.suppress(BaseException):
                 await worker
+
+
+async def unbroken(work: Coroutine[Any, Any, T]) -> T:
+    """To its end, even if whoever awaits it is cancelled meanwhile: for what the engine is told to do, which takes an
+    iteration at most and must not be left without anybody who knows of it."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        if not task.done():
+            with contextlib.suppress(Exception):
+                await task
+        raise
 
 
 class EventStream(Response):
@@ -128,9 +148,20 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, chunks: AsyncIterator[Any], running: Running) -> None:
+    def __init__(
+        self,
+        chunks: AsyncIterator[Any],
+        running: Running,
+        cut: asyncio.Event,
+        seconds: float | None,
+        closing: contextlib.ExitStack,
+    ) -> None:
+        """`cut` and `seconds`: when it has to end. `closing` is closed with it."""
         self._chunks = chunks
         self._running = running
+        self._cut = cut
+        self._seconds = seconds
+        self._closing = closing
         self.status_code = 200
         self.background = None
         self.init_headers({"cache-control": "no-cache", "x-accel-buffering": "no"})
@@ -151,8 +182,17 @@ class EventStream(Response):
 
         try:
             with contextlib.suppress(ClientGone):
-                await _or_gone(receive, work())
+                try:
+                    async with asyncio.timeout(self._seconds):
+                        await _or_gone(receive, work(), self._cut)
+                except (ApiError, TimeoutError) as error:
+                    late = unavailable("the reply was not read in time", "timed_out")
+                    last = error if isinstance(error, ApiError) else late
+                    with contextlib.suppress(TimeoutError):  # of a client that does not read this either
+                        async with asyncio.timeout(1.0):
+                            await send({"type": "http.response.body", "body": _event(last.body()), "more_body": False})
         finally:
+            self._closing.close()
             await self._running.close()
 
 

@@ -8,16 +8,20 @@ Nothing is ever rendered twice: what a new turn adds to the log is up to its `Tr
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from holotron.engine import AsyncSession, Engine, Mark, Part, Result, SessionBusy, Span, UnknownSession
+from holotron.engine import AsyncSession, Engine, Mark, Part, Result, SessionBusy, SessionInfo, Span, UnknownSession
 from holotron.errors import InputError
 from holotron.model.processor import Prompt, Transcript
 from holotron.server.errors import ApiError
+from holotron.server.quotas import Quotas
+from holotron.server.settings import QuotaSettings
 
 Kind = Literal["chat", "text"]
 
@@ -182,6 +186,8 @@ class ServedSessions:
         self._max_marks = max_marks
         self._begins = begins
         self._known: dict[tuple[str, str], ServedSession] = {}
+        self._opening: Counter[str] = Counter()  # sessions that the engine is just making, by owner
+        self.quotas = Quotas(QuotaSettings())
 
     def get(self, owner: str, id: str) -> ServedSession:
         found = self._known.get((owner, id))
@@ -194,10 +200,30 @@ class ServedSessions:
         self._forget_closed()
         return [served for (key, _), served in self._known.items() if key == owner]
 
-    async def open(self, owner: str, id: str | None) -> ServedSession:
+    async def check_memory(self, owner: str) -> None:
+        """Refuse more for an owner whose sessions hold too much already."""
+        if self.quotas.memory_bytes is None:
+            return
+        asked = [served.engine_session.info() for served in self.all(owner)]
+        infos = await asyncio.gather(*asked, return_exceptions=True)  # one may be closed meanwhile
+        self.quotas.check_memory(sum(info.bytes for info in infos if isinstance(info, SessionInfo)))
+
+    @contextlib.contextmanager
+    def _room(self, owner: str, more: int) -> Iterator[None]:
+        """Around making sessions: the owner may have so many more."""
+        now = len(self.all(owner)) + self._opening[owner]
+        self.quotas.check_sessions(owner, now, more, self._engine.config.max_sessions)
+        self._opening[owner] += more
+        try:
+            yield
+        finally:
+            self._opening[owner] -= more
+
+    async def open(self, owner: str, id: str | None, scope: bytes = b"") -> ServedSession:
         name = self._free_name(owner, id)
-        # The engine has the last word on names, so two requests at once cannot take the same one.
-        session = await self._engine.aio.open(f"{owner}/{name}")
+        with self._room(owner, 1):
+            # The engine has the last word on names, so two requests at once cannot take the same one.
+            session = await self._engine.aio.open(f"{owner}/{name}", scope=scope)
         return self._add(owner, ServedSession(name, session, self._max_marks, begins=self._begins))
 
     async def fork(self, owner: str, parent: ServedSession, ids: Sequence[str | None]) -> list[ServedSession]:
@@ -207,7 +233,8 @@ class ServedSessions:
         if len(set(names)) != len(names):
             raise InputError("two forks cannot have the same name")
         turns, kind, tools = list(parent.turns), parent.kind, parent.tools
-        forks = await parent.engine_session.fork(len(names), ids=[f"{owner}/{name}" for name in names])
+        with self._room(owner, len(names)):
+            forks = await parent.engine_session.fork(len(names), ids=[f"{owner}/{name}" for name in names])
         return [
             self._add(owner, ServedSession(name, fork, self._max_marks, kind, tools, list(turns), self._begins))
             for name, fork in zip(names, forks, strict=True)

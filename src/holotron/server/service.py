@@ -4,19 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeVar
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from starlette.requests import Request
 
 from holotron.engine import Engine
 from holotron.model.processor import Deltas, Processor, Transcript
 from holotron.server.errors import ApiError, unavailable
 from holotron.server.images import ImageFetcher
+from holotron.server.keys import api_keys
 from holotron.server.metrics import Metrics
+from holotron.server.pictures import cut_pictures
+from holotron.server.quotas import Quotas
 from holotron.server.served import ServedSessions
 from holotron.server.settings import Settings
+from holotron.server.tokenising import TextGauge, unlock
+from holotron.server.workers import Workers
 
 Stage = Literal["loading", "ready", "draining", "failed"]
-T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Whose request it is."""
+
+    owner: str  # what a key opened belongs to it
+    turn: str  # who waits for his turn on the workers
+    scope: bytes  # with whom prefixes are shared
 
 
 class Loaded:
@@ -31,6 +46,8 @@ class Loaded:
         self.name = name
         begins = Transcript(deltas=None if deltas is None else Deltas(deltas))
         self.sessions = ServedSessions(engine, max_marks, begins)
+        unlock(processor.tokenizer)
+        self.gauge = TextGauge(processor.tokenizer, engine.context_limit)
 
     @property
     def sees(self) -> bool:
@@ -46,10 +63,17 @@ class Service:
         self.metrics = Metrics()
         self.fetcher = ImageFetcher(settings.images)
         self.in_flight = 0  # requests being answered
+        self.cut = asyncio.Event()  # the time to finish is over: what still runs ends with an error
+        self.keys = api_keys(settings.server)
+        self.quotas = Quotas(settings.quota, keys=len(self.keys), buffered_bytes=settings.server.max_buffered_bytes)
+        self.workers = Workers(settings.limits.workers)
         self._loaded: Loaded | None = None
 
     def become_ready(self, loaded: Loaded) -> None:
         self._loaded = loaded
+        engine = loaded.engine.config
+        self.quotas.size(engine.max_running + engine.max_waiting)
+        loaded.sessions.quotas = self.quotas
         self.settings = self.settings.model_copy(update={"reply": self.settings.reply.filled(loaded.processor)})
         self.stage = "ready"
 
@@ -72,27 +96,21 @@ class Service:
             )
         return self._loaded
 
-    async def on_worker(self, work: Callable[[], T]) -> T:
-        """Slow work without a GPU (images, templates, grammars) belongs on the engine's worker threads."""
-        return await self.serving().engine.aio.on_worker(work)
+    def caller(self, http: Request) -> Caller:
+        owner: str = http.scope["owner"]
+        scope = b"" if self.settings.server.share_prefix_cache or len(self.keys) < 2 else owner.encode()
+        return Caller(owner, http.scope.get("turn", owner), scope)
 
-    async def with_images(self, messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Messages whose image addresses have been fetched. Data URLs stay as they are: decoding is for a worker."""
-        parts = [
-            part for message in messages if isinstance(message.get("content"), list) for part in message["content"]
-        ]
-        shown = [part for part in parts if "image_url" in part]
-        if len(shown) > (limit := self.settings.images.max_per_request):
-            raise ApiError(400, f"the request has {len(shown)} images; the limit is {limit}", param="messages")
-        remote = [part for part in shown if _address(part)[:5].lower() != "data:"]
-        pictures = await asyncio.gather(*(self.fetcher.fetch(_address(part)) for part in remote))
-        for part, picture in zip(remote, pictures, strict=True):
-            part.clear()
-            part.update({"type": "image", "image": picture})
-        return list(messages)
+    async def cut_pictures(self, messages: list[dict[str, Any]], caller: Caller) -> None:
+        """Put tiles in the place of the pictures that messages name."""
+        await cut_pictures(
+            messages,
+            owner=caller.turn,
+            processor=self.serving().processor,
+            settings=self.settings.images,
+            fetcher=self.fetcher,
+            workers=self.workers,
+        )
 
-
-def _address(part: dict[str, Any]) -> str:
-    address = part["image_url"]
-    url: str = address["url"] if isinstance(address, dict) else address
-    return url
+    def close(self) -> None:
+        self.workers.close()

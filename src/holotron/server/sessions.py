@@ -10,13 +10,17 @@ from holotron.engine import UnknownSession
 from holotron.model.processor.continuation import seam
 from holotron.server.bodies import body_of
 from holotron.server.errors import ApiError
+from holotron.server.limits import check_chat, prompt_texts
 from holotron.server.openapi import takes
 from holotron.server.parameters import plain_messages, plain_tools, rendering_of
 from holotron.server.replies import Json
+from holotron.server.running import unbroken, while_connected
 from holotron.server.served import ServedSession
 from holotron.server.service import Loaded, Service
+from holotron.server.tokenising import PIECE
 from holotron.server.turns import TurnTransaction, check_new_messages
 from holotron.server.wire import AppendToSession, CompactSession, ForkSession, OpenSession, RewindSession
+from holotron.server.workers import Lane
 
 VERSION = 1
 
@@ -33,8 +37,10 @@ def _find(http: Request, session_id: str) -> tuple[Service, Loaded, ServedSessio
 async def open_session(
     http: Request, request: Annotated[OpenSession, Depends(body_of(OpenSession, optional=True))]
 ) -> Json:
-    loaded = http.app.state.service.serving()
-    session = await loaded.sessions.open(http.scope["owner"], request.id)
+    service: Service = http.app.state.service
+    loaded, caller = service.serving(), service.caller(http)
+    await loaded.sessions.check_memory(caller.owner)
+    session = await unbroken(loaded.sessions.open(caller.owner, request.id, caller.scope))
     return session.describe()
 
 
@@ -77,24 +83,39 @@ async def append_to_session(
 ) -> Json:
     """Add the prompt of the next turn without generating its reply."""
     service, loaded, session = _find(http, session_id)
+    caller = service.caller(http)
+    check_chat(service.settings.limits, request.messages, request.tools)
     how = rendering_of(request.chat_template_kwargs, request.reasoning_effort, thinking=service.settings.reply.thinking)
-    messages = await service.with_images(plain_messages(request.messages))
-    session.hold()
-    turn = TurnTransaction(loaded.sessions, http.scope["owner"], session, False, len(session.turns))
-    try:
-        session.of_kind("chat")
-        tools = plain_tools(request.tools)
-        check_new_messages(session, messages, tools)
-        tools = tools if not session.turns else session.tools
-        prompt = await service.on_worker(
-            lambda: session.said.next(loaded.processor, messages, tools, how.thinking, **how.variables)
-        )
-        await session.add_prompt(prompt, "chat", thinking=how.thinking, mark=request.mark)
-        session.tools = tools
-    except BaseException:
-        await turn.undo()
-        raise
-    turn.keep_prompt()
+
+    async def work() -> None:
+        await loaded.sessions.check_memory(caller.owner)
+        texts = [text for texts in prompt_texts(request.messages) for text in texts]
+        lane: Lane = "small" if sum(map(len, texts)) <= PIECE else "large"
+        await service.workers.run(caller.turn, lambda: loaded.gauge.check(texts), lane)
+        messages = plain_messages(request.messages)
+        await service.cut_pictures(messages, caller)
+        session.hold()
+        turn = TurnTransaction(loaded.sessions, caller.owner, session, False, len(session.turns))
+        try:
+            session.of_kind("chat")
+            tools = plain_tools(request.tools)
+            check_new_messages(session, messages, tools)
+            tools = tools if not session.turns else session.tools
+            prompt = await service.workers.run(
+                caller.turn,
+                lambda: session.said.next(loaded.processor, messages, tools, how.thinking, **how.variables),
+                lane,
+            )
+            await unbroken(session.add_prompt(prompt, "chat", thinking=how.thinking, mark=request.mark))
+            service.quotas.used(caller.owner, len(prompt.ids))
+            session.tools = tools
+        except BaseException:
+            await turn.undo()
+            raise
+        turn.keep_prompt()
+
+    with service.quotas.admitted(caller.owner):
+        await while_connected(http, work())
     return session.describe()
 
 
@@ -104,7 +125,8 @@ async def fork_session(
 ) -> Json:
     _, loaded, session = _find(http, session_id)
     ids: list[str | None] = [*request.ids] if request.ids is not None else [None] * request.n
-    forks = await loaded.sessions.fork(http.scope["owner"], session, ids)
+    await loaded.sessions.check_memory(http.scope["owner"])
+    forks = await unbroken(loaded.sessions.fork(http.scope["owner"], session, ids))
     return {"object": "list", "data": [fork.describe() for fork in forks]}
 
 
@@ -114,7 +136,7 @@ async def rewind_session(
 ) -> Json:
     _, _, session = _find(http, session_id)
     async with session.holding():
-        await session.rewind(request.to)
+        await unbroken(session.rewind(request.to))
     return session.describe()
 
 
@@ -135,6 +157,8 @@ async def compact_session(
                 await session.rewind(first)
             else:
                 before, left = session.turns[first - 1].said, session.turns[-last - 1].said
-                closing, skip = await service.on_worker(lambda: seam(loaded.processor, before, left))
-                await session.compact(first, last, closing, skip)
+                closing, skip = await service.workers.run(
+                    service.caller(http).turn, lambda: seam(loaded.processor, before, left)
+                )
+                await unbroken(session.compact(first, last, closing, skip))
     return session.describe()

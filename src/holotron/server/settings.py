@@ -11,6 +11,7 @@ names its origin and the nearest key that does.
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
@@ -26,8 +27,15 @@ MiB = 2**20
 
 
 def _as_list(value: Any) -> Any:
-    """Lists may be written with commas in the environment and in flags."""
-    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+    """Lists may be written with commas, or as JSON, in the environment and in flags."""
+    if not isinstance(value, str):
+        return value
+    if value.lstrip().startswith("["):
+        try:
+            return json.loads(value)
+        except ValueError as error:
+            raise ValueError(f"a list that begins with [ must be JSON: {error}") from None
+    return [part.strip() for part in value.split(",") if part.strip()]
 
 
 class Section(BaseModel):
@@ -47,20 +55,66 @@ class ModelSettings(Section):
 class ServerSettings(Section):
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535, description="0: any free one")
-    api_keys: Annotated[tuple[SecretStr, ...], BeforeValidator(_as_list)] = Field(
-        default=(), description="none: open to all"
+    api_keys: Annotated[tuple[SecretStr, ...] | None, BeforeValidator(_as_list)] = Field(
+        default=None, description="who may use it; an empty list is an error unless `open` is said"
     )
-    api_key_file: Path | None = Field(default=None, description="one key per line")
+    api_key_file: Path | None = Field(default=None, description="one key per line; # begins a comment line")
+    open: bool = Field(default=False, description="serve whoever can reach it, without keys, and do not warn")
+    metrics_key: SecretStr | None = Field(default=None, description="that /metrics wants; none: open to all")
+    allowed_hosts: Annotated[tuple[str, ...], BeforeValidator(_as_list)] = Field(
+        default=(), description="names it answers to without keys, besides addresses and names without a dot"
+    )
+    share_prefix_cache: bool = Field(default=False, description="between keys; they can then tell what others sent")
     max_body_bytes: int = Field(default=64 * MiB, ge=1024)
+    max_buffered_bytes: int = Field(default=512 * MiB, ge=1024, description="of all requests being answered, together")
     request_seconds: float | None = Field(default=600.0, gt=0, description="after which a reply ends where it is")
     drain_seconds: float = Field(default=30.0, ge=0, description="for running requests to finish on SIGTERM")
     log_format: Literal["json", "text"] = "json"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
 
+class ConnectionSettings(Section):
+    """One connection, and all of them."""
+
+    max_open: int = Field(default=1024, ge=1, description="fewer, if the process may not open that many files")
+    max_per_address: int | None = Field(default=512, ge=1, description="of one client address; none: as many as open")
+    header_seconds: float = Field(default=10.0, gt=0, description="for a request's head to arrive")
+    body_seconds: float = Field(default=30.0, gt=0, description="for its body, and a second more per 64 KiB")
+    idle_seconds: float = Field(default=75.0, gt=0, description="between two requests")
+    write_seconds: float = Field(default=30.0, gt=0, description="that a client may leave an answer unread")
+
+
+class QuotaSettings(Section):
+    """What one key may use. Without keys, everybody together is one."""
+
+    requests_per_minute: int | None = Field(default=None, ge=1, description="none: any number")
+    tokens_per_minute: int | None = Field(default=None, ge=1, description="of prompts and replies; none: any number")
+    concurrent: int | None = Field(
+        default=None, ge=1, description="requests at once; none: half of what can run and wait, all if there is one key"
+    )
+    sessions: int | None = Field(
+        default=None, ge=1, description="open at once; none: half of engine.max_sessions, all if there is one key"
+    )
+    memory_bytes: int | None = Field(default=None, ge=1, description="that its sessions may hold; none: any number")
+
+
+class LimitSettings(Section):
+    """What one request may hold, besides the bytes of its body and the limits on images."""
+
+    max_json_objects: int = Field(default=20_000, ge=16, description="objects and lists in a body")
+    max_json_values: int = Field(default=500_000, ge=16, description="commas in a body, outside of texts")
+    max_messages: int = Field(default=4096, ge=1)
+    max_tools: int = Field(default=256, ge=0)
+    max_schema_bytes: int = Field(default=128 * 1024, ge=16, description="response_format, or one tool's parameters")
+    workers: int = Field(
+        default=2, ge=1, description="threads per kind of work before the engine: small, large, grammars"
+    )
+
+
 class ImageSettings(Section):
     max_bytes: int = Field(default=32 * MiB, ge=1)
     max_pixels: int = Field(default=2**25, ge=1)
+    max_request_pixels: int = Field(default=2**27, ge=1, description="of all images of a request together")
     max_per_request: int = Field(default=64, ge=0)
     allow_remote: bool = Field(
         default=False, description="fetch http(s) addresses; private ones are refused all the same"
@@ -135,17 +189,14 @@ else:
 class Settings(Section):
     model: ModelSettings = ModelSettings()
     server: ServerSettings = ServerSettings()
+    connections: ConnectionSettings = ConnectionSettings()
+    quota: QuotaSettings = QuotaSettings()
+    limits: LimitSettings = LimitSettings()
     images: ImageSettings = ImageSettings()
     sessions: SessionSettings = SessionSettings()
     reply: ReplySettings = ReplySettings()
     memory: MemorySettings = MemorySettings()
     engine: EngineSettings = EngineSettings()
-
-    def api_keys(self) -> tuple[str, ...]:
-        keys = [key.get_secret_value() for key in self.server.api_keys]
-        if self.server.api_key_file is not None:
-            keys += self.server.api_key_file.read_text().split()
-        return tuple(keys)
 
     def engine_values(self) -> dict[str, Any]:
         """What was said about the engine, and nothing else."""

@@ -66,10 +66,10 @@ class TurnTransaction:
             self.session.release()
 
 
-async def begin(sessions: ServedSessions, request: SessionFields, owner: str) -> TurnTransaction:
-    """Find or make the session a request names, and hold it."""
+async def begin(sessions: ServedSessions, request: SessionFields, owner: str, scope: bytes) -> TurnTransaction:
+    """Find or make the session a request names, and hold it. Not to be cancelled half-way (`running.unbroken`)."""
     if request.session_open:
-        session = await sessions.open(owner, request.session_id)
+        session = await sessions.open(owner, request.session_id, scope)
     else:
         assert request.session_id is not None
         session = sessions.get(owner, request.session_id)

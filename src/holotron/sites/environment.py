@@ -17,8 +17,9 @@ be done, ends in no other way. So nobody is asked to guess what "done" is called
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from holotron.envs import dom
 from holotron.envs.network import RESOLVE_NOTHING, NetworkPolicy
@@ -39,12 +40,37 @@ KEEP_FRAMES = "--enable-features=CDPScreenshotNewSurface,RenderDocument:level/cr
 OPTIONS = ("split", "viewport", "language", "density")
 
 
+class EpisodeServer(Protocol):
+    """What serves episodes: `SitesServer`, or the host of somebody else's application (`holotron.sites.transfer`)."""
+
+    port: int
+
+    def open(self, episode: Any) -> str: ...
+
+    def headers(self, key: str) -> dict[str, str]: ...
+
+    def close_episode(self, key: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+MakeEpisode = Callable[[Task], Any]  # an episode has a host, a language, a goal, a URL, a size of screen and a verdict
+
+
 class SitesPool:
     """At most `sessions` apps at a time, all behind one loopback port."""
 
     def __init__(
-        self, *, sessions: int = 16, browsers: int = 2, headless: bool = True, options: SessionOptions | None = None
+        self,
+        *,
+        sessions: int = 16,
+        browsers: int = 2,
+        headless: bool = True,
+        options: SessionOptions | None = None,
+        server: EpisodeServer | None = None,
+        make: MakeEpisode | None = None,
     ) -> None:
+        """`server` and `make`: what serves episodes and how a task becomes one, for applications by others."""
         browsers = max(1, min(browsers, sessions))
         self._browsers = BrowserPool(
             browsers=browsers,
@@ -54,11 +80,12 @@ class SitesPool:
         )
         self._options = options or SessionOptions()
         self._places = asyncio.Semaphore(sessions)
-        self.server = SitesServer()
+        self.server: EpisodeServer = server or SitesServer()
+        self._make = make or make_episode
 
     async def acquire(self) -> SitesEnvironment:
         await self._places.acquire()
-        return SitesEnvironment(self._browsers, self._options, self.server)
+        return SitesEnvironment(self._browsers, self._options, self.server, self._make)
 
     async def release(self, environment: SitesEnvironment, *, broken: bool = False) -> None:
         await environment.close()
@@ -72,10 +99,13 @@ class SitesPool:
 class SitesEnvironment:
     """A `WebEnvironment` that can reach one app only, and knows from the app's state how the task stands."""
 
-    def __init__(self, browsers: BrowserPool, options: SessionOptions, server: SitesServer) -> None:
+    def __init__(
+        self, browsers: BrowserPool, options: SessionOptions, server: EpisodeServer, make: MakeEpisode
+    ) -> None:
         self._browsers = browsers
         self._options = options
         self._server = server
+        self._make = make
         self._web: WebEnvironment | None = None
         self._episode: SiteEpisode | None = None
         self._key = ""
@@ -93,16 +123,17 @@ class SitesEnvironment:
         return self._episode
 
     async def reset(self, task: Task) -> Observation:
-        episode = await asyncio.to_thread(make_episode, task)  # takes a while, and others are at work
+        episode = await asyncio.to_thread(self._make, task)  # takes a while, and others are at work
         await self.close()
         self._episode, self._key, self._end = episode, self._server.open(episode), None
         width, height = episode.variation.size
+        display = self._options.display
         options = replace(
             self._options,
-            display=replace(self._options.display, width=width, height=height),
+            display=replace(display, width=width, height=height, scale=display.scale * episode.variation.scale),
             network=NetworkPolicy(allow=(episode.host,), upstream=f"http://127.0.0.1:{self._server.port}"),
             headers=self._server.headers(self._key),
-            locale=episode.words.language,
+            locale=episode.language,
             typed=0,  # these pages do not listen to keys, and drawing every letter is most of what typing costs
         )
         self._web = WebEnvironment(self._browsers, options)

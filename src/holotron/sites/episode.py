@@ -53,6 +53,10 @@ class SiteEpisode:
         return stylesheet(look.theme, look.layout, look.density, look.viewport)
 
     @property
+    def language(self) -> str:
+        return self.words.language
+
+    @property
     def goal(self) -> str:
         return self.assignment.goal
 

@@ -22,6 +22,8 @@ Density = Literal["compact", "normal", "airy"]
 Viewport = Literal["laptop", "phone"]
 
 SIZES: dict[str, tuple[int, int]] = {"laptop": (1280, 720), "phone": (390, 844)}
+# Image pixels for each CSS pixel, times what the view asks for: phones are narrow and have fine screens.
+SCALES: dict[str, float] = {"laptop": 1.0, "phone": 1.5}
 _CHANCES: dict[Any, dict[Any, int]] = {
     Language: {"en": 7, "de": 1, "fr": 1, "es": 1},
     Density: {"compact": 1, "normal": 2, "airy": 1},
@@ -73,6 +75,10 @@ class Variation:
     @property
     def size(self) -> tuple[int, int]:
         return SIZES[self.viewport]
+
+    @property
+    def scale(self) -> float:
+        return SCALES[self.viewport]
 
 
 def generator(*key: Any) -> random.Random:

@@ -13,6 +13,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -33,6 +34,9 @@ _WHY = {
     errno.EACCES: ("permission is denied", "Change the permissions"),
     errno.EPERM: ("permission is denied", "Change the permissions"),
     errno.EIO: ("the disk fails (input/output error)", "Check the disk"),
+    errno.ENOTDIR: ("a part of the path is a file, not a folder", "Name another path"),
+    errno.ENAMETOOLONG: ("the path is too long", "Name another path"),
+    errno.EMFILE: ("the process has too many files open", "Raise the limit (ulimit -n)"),
 }
 
 
@@ -41,6 +45,20 @@ def _refused(verb: str, path: Path, error: OSError) -> StorageError:
     why, remedy = _WHY.get(error.errno or 0, (str(error.strerror or error), "Put that right"))
     kept = "What was stored before is unharmed. " if verb == "write" else ""
     return StorageError(f"cannot {verb} {path}: {why}. {kept}{remedy} and start the same command again.")
+
+
+def refusal(error: BaseException | None) -> StorageError | None:
+    """The sentence for an error that some other library got from the file system, if it is one: for whoever catches
+    everything at the end. Libraries in Rust say it in words ("... (os error 28)")."""
+    while error is not None:
+        said = re.search(r"\(os error (\d+)\)", str(error))
+        number = error.errno if isinstance(error, OSError) else int(said[1]) if said else None
+        if number in _WHY:
+            why, remedy = _WHY[number]
+            where = f" ({error.filename})" if isinstance(error, OSError) and error.filename else ""
+            return StorageError(f"{why}{where}. What was stored before is unharmed. {remedy} and try again.")
+        error = error.__cause__ or error.__context__
+    return None
 
 
 class Damaged(InputError):
@@ -111,17 +129,18 @@ def make_folder(folder: Path) -> None:
 
 class NewFile:
     """A file that takes its place when it is complete: a reader, or a crash, sees the old file or the new one and
-    nothing between. `durable` also survives a power cut.
+    nothing between. `durable` also survives a power cut; `private` is for its owner's eyes only.
 
     with NewFile(path) as file:
         file.write(data)
     """
 
-    def __init__(self, path: Path, *, durable: bool = False) -> None:
+    def __init__(self, path: Path, *, durable: bool = False, private: bool = False) -> None:
         self._path, self._durable = path, durable
         self._temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}{TEMPORARY}")
         with _writing(path):
-            self._file = self._temporary.open("wb")
+            mode = 0o600 if private else 0o666
+            self._file = os.fdopen(os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb")
 
     def write(self, data: bytes) -> None:
         with _writing(self._path):
@@ -151,8 +170,8 @@ class NewFile:
             _sync_folder(self._path.parent)
 
 
-def replace_file(path: Path, data: bytes, *, durable: bool = False) -> None:
-    with NewFile(path, durable=durable) as file:
+def replace_file(path: Path, data: bytes, *, durable: bool = False, private: bool = False) -> None:
+    with NewFile(path, durable=durable, private=private) as file:
         file.write(data)
 
 

@@ -14,6 +14,7 @@ A suite is all that a rollout, an evaluation or reinforcement learning knows of 
 from __future__ import annotations
 
 import difflib
+import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -46,6 +47,13 @@ class Suite:
         limits = replace(self.limits, steps=steps or self.limits.steps, seconds=seconds or self.limits.seconds)
         return replace(self, limits=limits)
 
+    def shuffled(self, seed: int) -> Suite:
+        """The same tasks, names in random order, all seeds of one name together: its page is open already."""
+        names = list(dict.fromkeys(task.name for task in self.tasks))
+        random.Random(seed).shuffle(names)
+        order = {name: place for place, name in enumerate(names)}
+        return replace(self, tasks=tuple(sorted(self.tasks, key=lambda task: order[task.name])))
+
     def describe(self) -> dict[str, Any]:
         """For manifests."""
         return {"suite": self.name, "view": self.view.to_json(), **self.facts}
@@ -76,10 +84,16 @@ class SuiteRequest:
 
 SuiteFactory = Callable[[SuiteRequest], Suite]
 
+GROUNDING = (
+    "screenspot", "screenspot-v2", "screenspot-pro", "osworld-g", "osworld-g-refined", "webclick", "groundui-1k",
+    "showdown-clicks",
+)  # fmt: skip
+
 suites: Registry[SuiteFactory] = Registry(
     "suite",
     "holotron.suites",
-    {name: f"holotron.suites.{name}" for name in ("miniwob", "web", "painted", "asked", "sites", "gymnasium")},
+    {name: f"holotron.suites.{name}" for name in ("miniwob", "web", "painted", "asked", "sites", "recall", "gymnasium")}
+    | dict.fromkeys(GROUNDING, "holotron.suites.grounding.play"),
 )
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from holotron.errors import ConfigError
 from holotron.model.processor import ChatTemplate, ImageConfig, Processor, PromptLimits
+from holotron.model.processor.ink import ink
 from tests.model.processor.test_images import picture
 from tests.model.processor.test_template import BY_WORDS
 
@@ -69,8 +70,9 @@ class Session:
         opening = "<think>\n" if self.thinking else "<think></think>"
         self.messages.append({"role": "assistant", "content": opening + said})
         (eos,) = self.processor.tokenizer.eos_ids
-        # Through the shield of replies: a model that spells `<|im_end|>` does not end its turn.
-        self.log += self.processor.tokenizer.encode(self.processor.tokenizer.reply_shield(said))
+        # A model that spells `<|im_end|>` does not end its turn.
+        reasoned, closing, rest = said.partition("</think>") if self.thinking else ("", "", said)
+        self.log += self.processor.tokenizer.encode_inked(reasoned + ink(closing) + rest)
         if how == "finished":
             self.log += [*self.processor.encode_text(BREAK[self.name]), eos]
 

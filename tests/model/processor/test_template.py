@@ -169,27 +169,40 @@ def test_an_unknown_builtin_is_named():
 # ------------------------------------------------------------------------------------------------------------ reasoning
 
 
-@pytest.mark.parametrize("source", [BY_WORDS, ChatTemplate.builtin("nemotron-vl").source])
-@pytest.mark.parametrize("default", [True, False])
+@pytest.mark.parametrize("source", [BY_WORDS, *(ChatTemplate.builtin(name).source for name in BUILTIN)])
+@pytest.mark.parametrize("thinking", [True, False])
 @pytest.mark.parametrize(
-    ("messages", "expected"),
+    "messages",
     [
-        ([{"role": "user", "content": "Hi"}], None),
-        ([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}], None),
-        ([{"role": "system", "content": "/think"}, {"role": "user", "content": "Hi"}], True),
-        ([{"role": "system", "content": "Now. /no_think"}, {"role": "user", "content": "Hi"}], False),
-        ([{"role": "user", "content": "/no_think Hi"}], False),
-        ([{"role": "system", "content": "/think"}, {"role": "user", "content": "Hi /no_think"}], False),
+        [{"role": "user", "content": "Hi"}],
+        [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}],
+        [{"role": "system", "content": "/think"}, {"role": "user", "content": "Hi"}],
+        [{"role": "system", "content": "Now. /no_think"}, {"role": "user", "content": "Hi"}],
+        [{"role": "user", "content": "/no_think Hi"}],
+        [{"role": "system", "content": "/think"}, {"role": "user", "content": "Hi /no_think"}],
     ],
 )
-def test_the_argument_is_the_default_and_a_written_toggle_wins(source, default, messages, expected):
-    text = ChatTemplate(source, SPECIAL).render(messages, thinking=default)
-    on = default if expected is None else expected
-    assert text.rstrip().endswith("<think>") == on
-    assert text.endswith("<think></think>") != on
-    assert "/think" not in text.replace("</think>", "")
-    assert "/no_think" not in text
-    assert "Hi" in text
+def test_the_argument_decides_on_reasoning_and_words_are_text(source, thinking, messages):
+    text = ChatTemplate(source, SPECIAL).render(messages, thinking=thinking)
+    assert text.rstrip().endswith("<think>") == thinking
+    assert text.endswith("<think></think>") != thinking
+    said = text.replace("</think>", "")
+    for word in ("/think", "/no_think", "Hi"):
+        assert said.count(word) == sum(message["content"].count(word) for message in messages)
+
+
+@pytest.mark.parametrize("name", BUILTIN)
+def test_only_reasoning_at_the_beginning_of_a_past_reply_is_taken_off(name):
+    def rendered(content: object) -> str:
+        messages = [{"role": "user", "content": "Go."}, {"role": "assistant", "content": content}]
+        return builtin(name).render(messages, add_generation_prompt=False)
+
+    for taken in ("<think>Hm.</think>Gone.", "\n<think>\nHm.\n</think>\n\nGone."):
+        assert rendered(taken) == rendered("Gone.") == rendered([{"type": "text", "text": taken}])
+    quoted = "<think>Hm.</think>It says <think>no</think>."
+    assert rendered(quoted) == rendered("It says <think>no</think>.")
+    for kept in ("Hm.</think>Gone.", "It says <think>no</think>.", "<think>Hm. Gone."):
+        assert kept in rendered(kept)
 
 
 def test_the_caller_is_not_written_to():

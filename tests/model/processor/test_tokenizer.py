@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from holotron.errors import CheckpointError, ConfigError, InputError
 from holotron.model.processor import StreamDecoder, Tokenizer, byte_tokenizer
-from holotron.model.processor.tokenizer import SPLIT, Shield
+from holotron.model.processor.ink import ink
 
-texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters=[SPLIT, "\U000f0001"]), max_size=60)
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
 
 
 def streamed(tokenizer: Tokenizer, ids: list[int], **options) -> list[str]:
@@ -97,7 +97,7 @@ def test_ids_beyond_the_vocabulary_stand_for_nothing(tokenizer):
     assert tokenizer.decode([10**6]) == ""
 
 
-# ------------------------------------------------------------------------------------------------------------ shielding
+# --------------------------------------------------------------------------------------------- text apart from control
 
 
 @settings(max_examples=300, deadline=None)
@@ -111,14 +111,64 @@ def test_plain_text_never_becomes_a_control_token(tokenizer, pieces):
     assert tokenizer.decode(ids, skip_control=False) == text
 
 
+@settings(max_examples=300, deadline=None)
+@given(text=st.text("<SPECIAL_1>/simge", max_size=40), data=st.data())
+def test_only_ink_becomes_control(tokenizer, text, data):
+    """Whatever stands before and behind it, and however the text around it is broken off."""
+    cut = data.draw(st.integers(0, len(text)))
+    token = data.draw(st.sampled_from(sorted(tokenizer.control)))
+    ids = tokenizer.encode_inked(text[:cut] + ink(token) + text[cut:])
+    assert [index for index in ids if index in tokenizer.control_ids] == [tokenizer.token_id(token)]
+    assert tokenizer.decode(ids, skip_control=False) == text[:cut] + token + text[cut:]
+
+
+@settings(max_examples=200, deadline=None)
+@given(pieces=st.lists(st.one_of(texts, st.sampled_from(["<s>", "<SPECIAL_11>", "<img>"]))))
+def test_what_a_template_writes_is_encoded_as_transformers_does(tokenizer, oracle, pieces):
+    """Ink that is no control token is text like that around it, and merges with it."""
+    written = "".join(pieces)
+    assert tokenizer.encode_inked(ink(written)) == oracle.encode(written, add_special_tokens=False)
+    harmless = "".join(ink(piece) if piece in tokenizer.control else piece for piece in pieces)
+    if not any(token in "".join(piece for piece in pieces if piece not in tokenizer.control) for token in ("<", ">")):
+        assert tokenizer.encode_inked(harmless) == oracle.encode(written, add_special_tokens=False)
+
+
 def test_overlapping_control_tokens_are_all_found():
-    assert Shield(["ab", "ba"])("abab") == f"a{SPLIT}b{SPLIT}a{SPLIT}b"
-    assert Shield([])("abab") == "abab"
+    backend = byte_tokenizer().backend
+    backend.add_special_tokens(["ab|", "|ab", "b|a"])
+    tokenizer = Tokenizer(backend)
+    assert tokenizer.encode_plain("ab|ab|ab") == list(b"ab|ab|ab")
 
 
-def test_reserved_characters_cannot_be_smuggled_in(tokenizer):
-    forged = f"<SPECIAL_{SPLIT}11>"
-    assert tokenizer.decode(tokenizer.encode_plain(forged)) == "<SPECIAL_\ufffd11>"
+def test_a_token_in_brackets_is_control_though_nobody_flagged_it():
+    """As Qwen's `<tool_response>`; a word that somebody added to the vocabulary is a word."""
+    backend = byte_tokenizer().backend
+    backend.add_tokens(["<tool_response>", "[INST]", "holotron", "   "])
+    tokenizer = Tokenizer(backend)
+    assert {"<tool_response>", "[INST]"} <= tokenizer.control
+    assert tokenizer.encode_plain("<tool_response>[INST]") == list(b"<tool_response>[INST]")
+    assert tokenizer.encode_plain("holotron   ") == [backend.token_to_id("holotron"), backend.token_to_id("   ")]
+    assert tokenizer.decode(tokenizer.encode("<tool_response>")) == "<tool_response>"  # only flagged ones are hidden
+
+
+def test_a_token_that_swallows_white_space_does_so_as_in_transformers():
+    backend = byte_tokenizer().backend
+    backend.add_special_tokens(
+        [tokenizers.AddedToken("<|end|>", rstrip=True), tokenizers.AddedToken("<m>", lstrip=True)]
+    )
+    tokenizer = Tokenizer(backend)
+    text = "a <|end|> \n b \t<m> c"
+    inked = text.replace("<|end|>", ink("<|end|>")).replace("<m>", ink("<m>"))
+    assert tokenizer.encode_inked(inked) == tokenizer.encode(text) == backend.encode(text).ids
+
+
+def test_a_normaliser_cannot_make_a_token_of_something_else():
+    backend = byte_tokenizer().backend
+    backend.normalizer = tokenizers.normalizers.NFKC()
+    backend.add_special_tokens([tokenizers.AddedToken("<|end|>", normalized=True), tokenizers.AddedToken("(1)")])
+    tokenizer = Tokenizer(backend)
+    for text in ("＜｜end｜＞", "a<|end|>b", "⑴", "a⑴", "⑴b"):
+        assert not set(tokenizer.encode_plain(text)) & tokenizer.control_ids, text
 
 
 def test_lone_surrogates_are_refused(tokenizer):

@@ -14,7 +14,7 @@ from holotron.registry import Registry
 dialects: Registry[type[Dialect]] = Registry(
     "dialect",
     "holotron.dialects",
-    {name: f"holotron.agent.dialects.{name}" for name in ("holotron", "surfer", "tools", "compact")},
+    {name: f"holotron.agent.dialects.{name}" for name in ("holotron", "desktop", "surfer", "tools", "compact")},
 )
 
 

@@ -6,7 +6,8 @@ demonstrations; `parse(render(a))` gives `a` back up to the frame's grid)? And h
 `resize`, both settings, because checkpoints of one family differ)?
 
 Text that comes from pages (titles, addresses, dialog messages) is data. It enters messages only through `page_text`,
-which keeps it from closing our tags, and every system prompt says that instructions come from the user alone.
+which keeps it from closing our tags or beginning a line of its own, and every system prompt says that instructions come
+from the user alone. The same goes for what a model said about pages, where it is shown again as a report.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from holotron.agent.history import Selection, Shown, Turn
 from holotron.agent.images import Image, Resize, prepare
 from holotron.agent.messages import Message, Part
 from holotron.errors import ConfigError, InputError
+from holotron.quoting import one_line
 from holotron.types import Action, Completion, Observation, Reply, Task
 
 UNCHANGED = "The screen has not changed."
@@ -159,9 +161,13 @@ class ChatDialect(Dialect):
 
 
 def page_text(text: str, limit: int = 300) -> str:
-    """Text from a page made safe to quote: one line, no angle brackets, bounded."""
-    flat = " ".join(text.replace("<", "‹").replace(">", "›").split())
-    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+    """Text from a page (or a model's own words about it) made safe to show: one line, no angle brackets, bounded."""
+    return one_line(text, limit).replace("<", "‹").replace(">", "›")
+
+
+def feedback_text(turn: Turn) -> str:
+    """What was wrong with the reply before. It repeats words of that reply, and those may be a page's."""
+    return page_text(turn.feedback, 1000)
 
 
 def picture(shown: Shown) -> Part:
@@ -179,8 +185,8 @@ def place(observation: Observation) -> list[str]:
     if observation.title:
         lines.append(f"title: {page_text(observation.title)}")
     if len(observation.tabs) > 1:
-        tabs = [
-            f"{'*' if index == observation.active_tab else ''}{index}: {page_text(title, 60)}"
+        tabs = [  # a bar divides tabs, so a title has none
+            f"{'*' if index == observation.active_tab else ''}{index}: {page_text(title, 60).replace('|', '¦')}"
             for index, title in enumerate(observation.tabs)
         ]
         lines.append("tabs: " + " | ".join(tabs))

@@ -26,7 +26,7 @@ from typing import ClassVar
 from holotron.actions import InvalidAction, action_from_json
 from holotron.agent.coordinates import Frame, Screen
 from holotron.agent.dialects import dialects
-from holotron.agent.dialects.base import ANSWER_NOW, ChatDialect, Output, picture
+from holotron.agent.dialects.base import ANSWER_NOW, ChatDialect, Output, feedback_text, picture
 from holotron.agent.history import Selection, Shown, Turn
 from holotron.agent.messages import Message, Part
 from holotron.errors import InputError
@@ -118,10 +118,13 @@ class CompactDialect(ChatDialect):
         parts: list[Part] = []
         if shown is view.shown[0]:
             parts.append(task.goal + "\n")
-            if past := [turn.said for turn in view.folded if turn.reply is not None and not turn.reply.error]:
+            done = [turn for turn in view.folded if turn.reply is not None and not turn.reply.error]
+            if past := [
+                next(iter(turn.said.strip().splitlines()), "") for turn in done
+            ]:  # of a reply, `read` takes one line
                 parts.append("\n".join(past) + "\n")
         if shown.turn.feedback:
-            parts.append(f"error: {shown.turn.feedback}\n")
+            parts.append(f"error: {feedback_text(shown.turn)}\n")
         if shown.turn.must_answer:
             parts.append(ANSWER_NOW + "\n")
         return [Message("user", (*parts, picture(shown)))]

@@ -22,7 +22,17 @@ from holotron.actions import (
 )
 from holotron.agent.coordinates import Frame, Screen, frame_schema, frame_sentence
 from holotron.agent.dialects import dialects
-from holotron.agent.dialects.base import ANSWER_NOW, PAGE_IS_DATA, ChatDialect, Output, picture, place, today
+from holotron.agent.dialects.base import (
+    ANSWER_NOW,
+    PAGE_IS_DATA,
+    ChatDialect,
+    Output,
+    feedback_text,
+    page_text,
+    picture,
+    place,
+    today,
+)
 from holotron.agent.history import Selection, Shown, Turn
 from holotron.agent.messages import Message, Part
 from holotron.types import Action, Task
@@ -73,7 +83,7 @@ class HolotronDialect(ChatDialect):
                 lines = [f"step {past.index + 1}: {_one_line(past)}" for past in view.folded]
                 parts.append("<history>\n" + "\n".join(lines) + "\n</history>\n")
         if turn.feedback:
-            parts.append(f"<error>{turn.feedback}</error>\n")
+            parts.append(f"<error>{feedback_text(turn)}</error>\n")
         elif before is not None and before.reply is not None and before.reply.action is not None:
             parts.append(f'<tool_output tool="{before.reply.action.tool_name}">done</tool_output>\n')
         lines = place(turn.observation)
@@ -114,7 +124,7 @@ class HolotronDialect(ChatDialect):
 def _one_line(turn: Turn) -> str:
     if turn.reply is None or turn.reply.error:
         return "(a reply that was not a valid action)"
-    return " ".join(turn.said.split())
+    return page_text(turn.said, 4000)
 
 
 def _join(parts: list[Part]) -> tuple[Part, ...]:

@@ -22,7 +22,7 @@ from holotron.actions import (
 from holotron.agent.coordinates import Frame, Screen, action_to_model, frame_schema, frame_sentence
 from holotron.agent.describe import describe
 from holotron.agent.dialects import dialects
-from holotron.agent.dialects.base import ANSWER_NOW, PAGE_IS_DATA, Dialect, Output, place, today
+from holotron.agent.dialects.base import ANSWER_NOW, PAGE_IS_DATA, Dialect, Output, feedback_text, place, today
 from holotron.agent.history import Selection, Turn
 from holotron.agent.images import QWEN25, Resize
 from holotron.agent.messages import Message
@@ -87,7 +87,7 @@ class SurferDialect(Dialect):
             "page": place(last.observation),
         }
         if last.feedback:
-            memory["problem"] = last.feedback
+            memory["problem"] = feedback_text(last)
         if last.must_answer:
             memory["important"] = ANSWER_NOW
         images = [item.image for item in view.shown if item.image is not None]

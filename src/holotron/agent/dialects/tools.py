@@ -20,9 +20,19 @@ from holotron.actions import (
 )
 from holotron.agent.coordinates import Frame, Screen, frame_schema, frame_sentence
 from holotron.agent.dialects import dialects
-from holotron.agent.dialects.base import ANSWER_NOW, PAGE_IS_DATA, ChatDialect, Output, picture, place, today
+from holotron.agent.dialects.base import (
+    ANSWER_NOW,
+    PAGE_IS_DATA,
+    ChatDialect,
+    Output,
+    feedback_text,
+    picture,
+    place,
+    today,
+)
 from holotron.agent.history import Selection, Shown, Turn
 from holotron.agent.messages import Message, Part, ToolCall
+from holotron.quoting import one_line
 from holotron.types import Action, Task
 
 _SYSTEM = """You operate a web browser for a user. Each turn you see a screenshot; say in one line what you do and \
@@ -76,13 +86,13 @@ class ToolsDialect(ChatDialect):
         if shown is view.shown[0]:
             parts.append(f"Task: {task.goal}\n")
             if view.folded:
-                past = "\n".join(f"{past.index + 1}. {' '.join(past.said.split())}" for past in view.folded)
+                past = "\n".join(f"{past.index + 1}. {one_line(past.said, 4000)}" for past in view.folded)
                 parts.append(f"Done so far:\n{past}\n")
         elif before is not None and (call := _call_of(before)) is not None:
             # Tool results cannot carry images in this API, so the result is a word and the screen follows as the user.
-            messages.append(Message("tool", (turn.feedback or "done",), tool_call_id=call.id))
+            messages.append(Message("tool", (feedback_text(turn) or "done",), tool_call_id=call.id))
         if turn.feedback and not messages:
-            parts.append(f"Problem: {turn.feedback}\n")
+            parts.append(f"Problem: {feedback_text(turn)}\n")
         parts.append("".join(f"{line}\n" for line in place(turn.observation)))
         if turn.must_answer:
             parts.append(ANSWER_NOW + "\n")

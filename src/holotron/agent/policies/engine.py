@@ -18,7 +18,14 @@ from holotron.agent.history import History
 from holotron.agent.images import Image
 from holotron.agent.messages import Message, count_images, to_openai
 from holotron.agent.policies.conversation import Conversation, new_messages
-from holotron.agent.policies.registry import MAX_TOKENS, PolicyRequest, first_said, local_profile, policies
+from holotron.agent.policies.registry import (
+    MAX_TOKENS,
+    PolicyRequest,
+    declares,
+    first_said,
+    local_profile,
+    policies,
+)
 from holotron.engine import EngineStopped, Grammar, Overloaded, Result, SamplingParams
 from holotron.engine.reasoning import behind_reasoning
 from holotron.envs.base import Environment
@@ -117,7 +124,12 @@ class EnginePolicy:
 MOST_IMAGES = 64  # in one request of ours; the history policy is what keeps them few
 
 
+async def _ask_files(request: PolicyRequest) -> PolicyRequest:
+    return replace(request, declared=await asyncio.to_thread(local_profile, request.argument))
+
+
 @policies.register("engine")
+@declares(_ask_files)
 async def make_engine_policy(request: PolicyRequest) -> EnginePolicy:
     """A model in an engine of this process."""
     return await asyncio.to_thread(_load, request)
@@ -129,8 +141,7 @@ def _load(request: PolicyRequest) -> EnginePolicy:
     from holotron.model.processor import Deltas
 
     model, processor = load_model(request.argument, device=request.device)
-    profile = request.wishes(local_profile(request.argument))
-    own = processor.sampling
+    profile, own = request.profile, processor.sampling
     sampling = SamplingParams(
         max_tokens=profile.max_tokens or MAX_TOKENS,
         temperature=first_said(profile.temperature, own.temperature, 0.0),

@@ -24,7 +24,7 @@ from holotron.agent.dialects.tools import write_calls
 from holotron.agent.history import History
 from holotron.agent.messages import Message, count_images, to_openai
 from holotron.agent.policies.conversation import Conversation, new_messages
-from holotron.agent.policies.registry import MAX_TOKENS, PolicyRequest, policies
+from holotron.agent.policies.registry import MAX_TOKENS, PolicyRequest, declares, policies
 from holotron.agent.profiles import Profile, profile_for
 from holotron.envs.base import Environment
 from holotron.errors import CapacityError, ConfigError, MissingDependency, PolicyError
@@ -372,18 +372,19 @@ def _declared(base_url: str, model: str, card: Any) -> Profile:
         raise ConfigError(f"what {without_credentials(base_url)} says of {model} as an agent: {error}") from None
 
 
-async def served_profile(base_url: str, model: str | None) -> Profile:
-    return (await choose_model(base_url, model))[1]
+async def _ask_server(request: PolicyRequest) -> PolicyRequest:
+    model, declared = await choose_model(request.argument, request.model)
+    return replace(request, model=model, declared=declared)
 
 
 @policies.register("openai")
-async def make_remote_policy(request: PolicyRequest) -> OpenAIPolicy:
-    model, declared = await choose_model(request.argument, request.model)
-    profile = request.wishes(declared)
-    thinking = profile.thinking
+@declares(_ask_server)
+def make_remote_policy(request: PolicyRequest) -> OpenAIPolicy:
+    profile, thinking = request.profile, request.profile.thinking
+    assert request.model is not None, "found out by _ask_server"
     return OpenAIPolicy(
         request.argument,
-        model,
+        request.model,
         profile.make_dialect(request.actions),
         profile.make_history(),
         sampling=Sampling(profile.temperature, profile.top_p, profile.max_tokens or MAX_TOKENS, request.seed),

@@ -1,21 +1,25 @@
 """A policy from a word, as people give it on the command line.
 
     random, random:7                chance, by seed
-    scripted                        the solver that comes with the suite
+    scripted, scripted:0.15         the solver that comes with the suite; with a share of mistakes, which it mends
     http://localhost:8000/v1        any OpenAI-compatible server
     holotron-mini, runs/x, org/name a model, in an engine of this process: bundled, a folder, a hub id, a preset
     my_file.py:make, module:make    your own: a function from a `PolicyRequest` to a `Policy`
 
-Other packages offer theirs by name through entry points (`holotron.policies`).
+Other packages offer theirs by name through entry points (`holotron.policies`). One that wants to see a suite in its
+own way says so:
+
+    @declares(Profile(views={"miniwob": View(scale=2, crop=True)}))
+    def make(request): ...
 """
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from holotron.actions import ACTIONS
 from holotron.agent.policies.base import Policy
@@ -45,15 +49,20 @@ class PolicyRequest:
     actions: tuple[str, ...] = tuple(ACTIONS)  # of the suite it will play in
     solver: Callable[[], Policy] | None = None  # of that suite
     argument: str = ""  # what followed the policy's name
+    declared: Profile | None = None  # what the model says of itself; None: nobody has asked yet (`ask_profile`)
 
-    def wishes(self, declared: Profile) -> Profile:
+    @property
+    def profile(self) -> Profile:
         """What the model declares, with the user's choices on top."""
+        declared = self.declared or Profile()
         profile = declared.with_wishes(dialect=self.dialect, frame=self.frame, history=self.history)
         said = {name: getattr(self, name) for name in ("temperature", "max_tokens", "thinking")}
         return replace(profile, **{name: value for name, value in said.items() if value is not None})
 
 
 PolicyFactory = Callable[[PolicyRequest], "Policy | Awaitable[Policy]"]
+Asker = Callable[[PolicyRequest], "PolicyRequest | Awaitable[PolicyRequest]"]
+Factory = TypeVar("Factory", bound=PolicyFactory)
 
 policies: Registry[PolicyFactory] = Registry(
     "policy",
@@ -66,22 +75,35 @@ policies: Registry[PolicyFactory] = Registry(
 )
 
 
+def declares(answer: Profile | Asker) -> Callable[[Factory], Factory]:
+    """For a factory: what its policies say of themselves before one is made. Either the same for all, or a function
+    that finds out and returns the request with `declared` filled in."""
+
+    def mark(factory: Factory) -> Factory:
+        factory.declares = answer  # type: ignore[attr-defined]
+        return factory
+
+    return mark
+
+
+async def ask_profile(request: PolicyRequest) -> PolicyRequest:
+    """The request with what the model says of itself, wherever it runs, or its family is known for. Nothing large is
+    loaded for it, and nobody is asked twice."""
+    if request.declared is not None:
+        return request
+    name, argument = route(request.spec)
+    answer = getattr(policies.get(name), "declares", Profile())
+    request = replace(request, argument=argument)
+    if isinstance(answer, Profile):
+        return replace(request, declared=answer)
+    asked = answer(request)
+    return await asked if inspect.isawaitable(asked) else asked
+
+
 async def make_policy(request: PolicyRequest) -> Policy:
-    name, argument = route(request.spec)
-    made = policies.get(name)(replace(request, argument=argument))
+    asked = await ask_profile(request)
+    made = policies.get(route(asked.spec)[0])(asked)
     return await made if inspect.isawaitable(made) else made
-
-
-async def declared_profile(request: PolicyRequest) -> Profile:
-    """What the model says of itself, wherever it runs, or its family is known for; known before anything is loaded."""
-    name, argument = route(request.spec)
-    if name == "openai":
-        from holotron.agent.policies.openai_api import served_profile
-
-        return await served_profile(argument, request.model)
-    if name == "engine":
-        return await asyncio.to_thread(local_profile, argument)
-    return Profile()
 
 
 def local_profile(source: str) -> Profile:
@@ -141,4 +163,12 @@ def route(spec: str) -> tuple[str, str]:
 def scripted(request: PolicyRequest) -> Policy:
     if request.solver is None:
         raise ConfigError("there is no scripted solver for this suite")
-    return request.solver()
+    if not request.argument:
+        return request.solver()
+    from holotron.agent.policies.distracted import DistractedPolicy
+
+    try:
+        share = float(request.argument)
+    except ValueError:
+        raise ConfigError(f"policy {request.spec!r}: write scripted:SHARE, such as scripted:0.15") from None
+    return DistractedPolicy(request.solver(), share, request.actions)

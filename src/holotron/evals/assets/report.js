@@ -26,6 +26,13 @@ function overview() {
   $("manifest").textContent = JSON.stringify(data.manifest, null, 2);
   $("notice").textContent = data.notice;
   $("notice").hidden = !data.notice;
+  if (data.curve) {
+    const [heading, image] = $("curve").children;
+    heading.textContent = data.curve.title;
+    image.src = data.curve.image;
+    image.alt = data.curve.said;
+    $("curve").hidden = false;
+  }
   for (const [value, label] of data.figures) {
     $("figures").append(element("div", { class: "figure" }, element("b", { textContent: value }), element("span", { textContent: label })));
   }

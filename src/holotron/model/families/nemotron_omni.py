@@ -31,7 +31,7 @@ class NemotronOmni(NemotronVL):
     agents = (
         AgentDefaults(
             r"holotron-?[34]|nemotron-3-nano-omni",
-            "holotron",
+            "desktop",
             temperature=0.8,
             top_p=0.95,
             max_tokens=4096,

@@ -19,7 +19,9 @@ from typing import Any, NamedTuple
 
 from holotron.errors import ConfigError, InputError
 from holotron.model.processor.deltas import Deltas
+from holotron.model.processor.ink import check_unicode
 from holotron.model.processor.processor import Processor, Prompt
+from holotron.model.processor.reply import inked_reply
 
 Message = Mapping[str, Any]
 
@@ -82,7 +84,8 @@ def replay(processor: Processor, messages: Sequence[Message], deltas: Deltas | N
 
 
 def reply_tokens(processor: Processor, message: Message) -> list[int]:
-    """What the model itself would have written for this reply, to the end of its turn."""
+    """What the model itself would have written for this reply, to the end of its turn. Tags of reasoning and calls are
+    tokens where a reader of replies takes them for such; quoted ones, and all other control tokens, are letters."""
     if message.get("tool_calls"):
         raise InputError("replies with native tool calls cannot be learnt yet; export in a dialect that writes text")
     content = message.get("content") or ""
@@ -90,7 +93,8 @@ def reply_tokens(processor: Processor, message: Message) -> list[int]:
     tokenizer, end = processor.tokenizer, processor.end_of_turn
     if end is None:
         raise ConfigError("neither the chat template nor the tokenizer says which token ends a reply")
-    return [*tokenizer.encode(tokenizer.reply_shield(text)), end]
+    check_unicode(text)
+    return [*tokenizer.encode_inked(inked_reply(text)), end]
 
 
 def seam(processor: Processor, before: Transcript, left: Transcript) -> tuple[list[int], int]:

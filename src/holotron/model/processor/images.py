@@ -43,11 +43,12 @@ class ImageLimits:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TiledImage:
-    """A picture that is cut into tiles already, for whoever writes many prompts about the same one. An engine does not
-    take it: its tiles have no keys."""
+    """A picture that is cut into tiles already: by whoever writes many prompts about the same one, or wants to cut
+    pictures one by one and apart from the prompt. An engine takes it if its tiles have keys (`tile_keys`)."""
 
     tiles: Tensor  # uint8 [n, 3, height, width], as `to_tiles` makes them
     size: tuple[int, int]  # of the picture before
+    keys: tuple[bytes, ...] = ()
 
 
 def decode_image(source: bytes | Image.Image, limits: ImageLimits | None = None) -> np.ndarray:

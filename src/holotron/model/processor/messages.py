@@ -1,7 +1,7 @@
 """Messages as clients send them (OpenAI's shapes) to the plain form templates take, and the images they carry.
 
-What comes out holds JSON types only: content is a string, or a list of `{"type": "text", "text": ...}` and
-`{"type": "image"}`; tool-call arguments are objects; control tokens in anyone's text are shielded.
+Content becomes a string, or a list of `{"type": "text", "text": ...}` and `{"type": "image"}`; tool-call arguments
+become objects. Texts stay as they are: that they cannot be taken for control tokens is the business of `ink`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from PIL import Image
 
 from holotron.errors import InputError
 from holotron.model.processor.images import ImageLimits, TiledImage, check_pixels, decode_image
-from holotron.model.processor.tokenizer import Shield, Tokenizer
 
 ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 ImageSource = bytes | str | np.ndarray | Image.Image | TiledImage  # a string is a data: URL
@@ -30,13 +29,11 @@ _DATA_URL = re.compile(r"data:(?:image/[\w.+-]+)?(?:;[\w=.-]+)*;base64,(.*)", re
 @dataclass(frozen=True, slots=True)
 class PlainChat:
     messages: list[dict[str, Any]]
-    tools: list[dict[str, Any]] | None
+    tools: Sequence[Mapping[str, Any]] | None
     images: list[ImageSource]  # in the order of the parts
 
 
-def plain_chat(
-    messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None, tokenizer: Tokenizer
-) -> PlainChat:
+def plain_chat(messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None) -> PlainChat:
     if isinstance(messages, str | Mapping) or not isinstance(messages, Sequence) or not messages:
         raise InputError("messages must be a list with at least one message")
     if tools is not None and (isinstance(tools, str | Mapping) or not isinstance(tools, Sequence)):
@@ -45,11 +42,8 @@ def plain_chat(
         if not isinstance(tool, Mapping) or not isinstance(_function(tool).get("name"), str):
             raise InputError(f"tools[{n}] must be an object with a function and its name")
     images: list[ImageSource] = []
-    try:
-        plain = [_message(message, f"messages[{n}]", tokenizer, images) for n, message in enumerate(messages)]
-        return PlainChat(plain, _shielded(list(tools), tokenizer.shield) if tools else None, images)
-    except RecursionError:
-        raise InputError("the messages or tools are nested too deeply") from None
+    plain = [_message(message, f"messages[{n}]", images) for n, message in enumerate(messages)]
+    return PlainChat(plain, tools or None, images)
 
 
 def _function(tool: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -57,42 +51,41 @@ def _function(tool: Mapping[str, Any]) -> Mapping[str, Any]:
     return function if isinstance(function, Mapping) else {}
 
 
-def _message(message: Any, where: str, tokenizer: Tokenizer, images: list[ImageSource]) -> dict[str, Any]:
+def _message(message: Any, where: str, images: list[ImageSource]) -> dict[str, Any]:
     if not isinstance(message, Mapping) or message.get("role") not in ROLES:
         raise InputError(f"{where} must be an object whose role is one of {', '.join(ROLES)}")
     role = ROLES[message["role"]]
-    shield = tokenizer.reply_shield if role == "assistant" else tokenizer.shield
     plain: dict[str, Any] = {"role": role}
 
     content = message.get("content")
     if content is None or isinstance(content, str):
-        plain["content"] = shield(content or "")
+        plain["content"] = content or ""
     elif isinstance(content, Sequence):
-        plain["content"] = [_part(part, f"{where}.content[{n}]", shield, images) for n, part in enumerate(content)]
+        plain["content"] = [_part(part, f"{where}.content[{n}]", images) for n, part in enumerate(content)]
     else:
         raise InputError(f"{where}.content must be a string or a list of parts, found {type(content).__name__}")
 
     reasoning = message.get("reasoning_content") or message.get("reasoning")
     if isinstance(reasoning, str):
-        plain["reasoning_content"] = shield(reasoning)
+        plain["reasoning_content"] = reasoning
     if calls := message.get("tool_calls"):
         if not isinstance(calls, Sequence) or not all(isinstance(call, Mapping) for call in calls):
             raise InputError(f"{where}.tool_calls must be a list of calls")
-        plain["tool_calls"] = _shielded([_call(call, f"{where}.tool_calls") for call in calls], shield)
+        plain["tool_calls"] = [_call(call, f"{where}.tool_calls") for call in calls]
     for key in ("name", "tool_call_id"):
         if isinstance(message.get(key), str):
-            plain[key] = shield(message[key])
+            plain[key] = message[key]
     return plain
 
 
-def _part(part: Any, where: str, shield: Shield, images: list[ImageSource]) -> dict[str, Any]:
+def _part(part: Any, where: str, images: list[ImageSource]) -> dict[str, Any]:
     if isinstance(part, str):
-        return {"type": "text", "text": shield(part)}
+        return {"type": "text", "text": part}
     kind = part.get("type") if isinstance(part, Mapping) else None
     if kind in ("text", "input_text"):
         if not isinstance(part.get("text"), str):
             raise InputError(f"{where} is a text part without text")
-        return {"type": "text", "text": shield(part["text"])}
+        return {"type": "text", "text": part["text"]}
     if kind in ("image", "image_url", "input_image"):
         source = part.get("image") if kind == "image" else part.get("image_url")
         if isinstance(source, Mapping):
@@ -117,19 +110,6 @@ def _call(call: Mapping[str, Any], where: str) -> dict[str, Any]:
     if not isinstance(arguments or {}, Mapping):
         raise InputError(f"{where}: the arguments of {function['name']} must be an object")
     return {"type": "function", "function": {"name": function["name"], "arguments": arguments or {}}}
-
-
-def _shielded(value: Any, shield: Shield) -> Any:
-    """A copy in plain JSON types with every text shielded, keys included."""
-    if isinstance(value, str):
-        return shield(value)
-    if isinstance(value, Mapping):
-        return {shield(str(key)): _shielded(item, shield) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_shielded(item, shield) for item in value]
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    raise InputError(f"a tool definition or call holds a {type(value).__name__}, which is not JSON")
 
 
 def load_image(source: bytes | str | np.ndarray | Image.Image, limits: ImageLimits) -> np.ndarray:

@@ -24,12 +24,13 @@ from holotron.errors import ConfigError, InputError
 from holotron.model.processor import folder
 from holotron.model.processor.deltas import MARK, Deltas, Run, ShownScreen, address, cut_delta, screen_key, whole_runs
 from holotron.model.processor.images import ImageLimits, TiledImage, tile_keys, to_tiles
+from holotron.model.processor.ink import REPLY_MARKUP, ink, plain
 from holotron.model.processor.messages import ImageSource, load_image, plain_chat
 from holotron.model.processor.sampling import SamplingDefaults
 from holotron.model.processor.seen import CutPicture, SeenPictures
 from holotron.model.processor.template import ChatTemplate, Message
 from holotron.model.processor.tiling import ImageConfig, image_tokens
-from holotron.model.processor.tokenizer import REPLY, REPLY_MARKUP, SPLIT, Tokenizer, byte_tokenizer
+from holotron.model.processor.tokenizer import Tokenizer, byte_tokenizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ class Processor:
         """`images` is None for a model without a vision tower. `sampling`: how its publishers sample, for requests that
         do not say."""
         self.tokenizer = tokenizer
-        self.template = template
+        self.template = template.knowing(tokenizer.control)
         self.images = images
         self.sampling = sampling or SamplingDefaults()
         self.limits = limits or PromptLimits()
@@ -97,6 +98,22 @@ class Processor:
         self.seen = SeenPictures()
         if images is not None and tokenizer.image_id is None:
             raise ConfigError(f"the model sees images but its tokenizer has no token {tokenizer.image!r}")
+        self._check_template()
+
+    def _check_template(self) -> None:
+        """A template that puts control tokens together in a way that `ink` does not see would write them as letters."""
+        try:
+            roles = ("system", "user", "assistant", "user")
+            text = self.template.inked([{"role": role, "content": "x"} for role in roles])
+        except InputError:  # it wants other messages
+            return
+        control = self.tokenizer.control_ids
+        meant = [index for index in self.tokenizer.encode(plain(text)) if index in control]
+        if meant != [index for index in self.tokenizer.encode_inked(text) if index in control]:
+            raise ConfigError(
+                "the chat template puts control tokens together from pieces, so that they cannot be told from text; "
+                "write them out in chat_template.jinja"
+            )
 
     @classmethod
     def from_folder(cls, path: str | Path, **limits: Any) -> Processor:
@@ -127,13 +144,12 @@ class Processor:
     @cached_property
     def end_of_turn(self) -> int | None:
         """The token that the template writes behind a reply; if it writes none, the tokenizer's own end."""
-        turns = [{"role": "user", "content": ""}, {"role": "assistant", "content": REPLY}]
         control = {self.tokenizer.token_id(token) for token in self.tokenizer.control - REPLY_MARKUP}
         try:
-            tail = self.template.render(turns, add_generation_prompt=False).rpartition(REPLY)[2]
-        except InputError:  # a template that wants other messages
+            tail = self.template.inked_after_reply(add_generation_prompt=False)
+        except (InputError, ConfigError):  # a template that wants other messages, or drops replies
             tail = ""
-        written = [index for index in self.tokenizer.encode(tail) if index in control]
+        written = [index for index in self.tokenizer.encode_inked(tail) if index in control]
         return next(iter(written), self.tokenizer.eos_id)
 
     @cached_property
@@ -155,10 +171,10 @@ class Processor:
     ) -> Prompt:
         """A conversation in OpenAI's form to a prompt. `thinking=None` leaves reasoning to the template's own default.
         `deltas` tells pictures as changes to the one before. Further keywords go to the template."""
-        chat = plain_chat(messages, tools, self.tokenizer)
+        chat = plain_chat(messages, tools)
         if len(chat.images) > self.limits.max_images:
             raise InputError(f"the request has {len(chat.images)} images; the limit is {self.limits.max_images}")
-        text = self.template.render(
+        text = self.template.inked(
             chat.messages,
             tools=chat.tools,
             thinking=thinking,
@@ -183,12 +199,8 @@ class Processor:
         `after` is the log (its last tokens suffice). Whatever part of the reply's end is there already, because the
         model wrote it, is not written again. Spans count from the start of the appended ids.
         """
-        chat = plain_chat(messages, tools, self.tokenizer)
-        turns = [{"role": "user", "content": ""}, {"role": "assistant", "content": REPLY}, *chat.messages]
-        whole = self.template.render(turns, tools=chat.tools, thinking=thinking, **variables)
-        _, found, text = whole.rpartition(REPLY)
-        if not found:
-            raise ConfigError("the chat template drops the assistant's reply; sessions cannot be continued with it")
+        chat = plain_chat(messages, tools)
+        text = self.template.inked_after_reply(chat.messages, tools=chat.tools, thinking=thinking, **variables)
         prompt = self._encode(text, chat.images, deltas)
         return _without_start(prompt, _already_there(prompt.ids, after, self.stop_ids))
 
@@ -198,7 +210,7 @@ class Processor:
 
     def encode_image(self, source: ImageSource, deltas: Deltas | None = None) -> Prompt:
         """One image as it stands in a prompt: tag, placeholders, tag; with its tiles."""
-        return self._encode(self.tokenizer.image, [source], deltas)
+        return self._encode(ink(self.tokenizer.image), [source], deltas)
 
     def image_tokens(self, width: int, height: int) -> int:
         """What an image of this size will cost, its tags included."""
@@ -218,13 +230,13 @@ class Processor:
         if sources:
             self._image_config()
         if tokenizer.image_id is not None:
-            if (places := text.count(tokenizer.image)) != len(sources):
-                raise ConfigError(f"the chat template wrote {places} image placeholders for {len(sources)} images")
             # Tags the tokenizer knows stand around every placeholder.
-            start = tokenizer.image_start if tokenizer.image_start_id is not None else ""
-            end = tokenizer.image_end if tokenizer.image_end_id is not None else ""
-            text = text.replace(tokenizer.image, f"{start}{tokenizer.image}{end}")
-        short = tokenizer.encode(text)
+            start = ink(tokenizer.image_start) if tokenizer.image_start_id is not None else ""
+            end = ink(tokenizer.image_end) if tokenizer.image_end_id is not None else ""
+            text = text.replace(image := ink(tokenizer.image), f"{start}{image}{end}")
+        short = tokenizer.encode_inked(text)
+        if tokenizer.image_id is not None and (places := short.count(tokenizer.image_id)) != len(sources):
+            raise ConfigError(f"the chat template wrote {places} image placeholders for {len(sources)} images")
         self._check_tokens(len(short))
 
         ids: list[int] = []
@@ -235,21 +247,20 @@ class Processor:
             if index != tokenizer.image_id:
                 ids.append(index)
                 continue
-            image = self._image(next(remaining), start=len(ids))
-            tiles_so_far += len(image.tiles)
+            shown = self._image(next(remaining), start=len(ids))
+            tiles_so_far += len(shown.tiles)
             if tiles_so_far > self.limits.max_tiles:
                 raise InputError(f"the images need more than {self.limits.max_tiles} tiles; send fewer or smaller ones")
             if deltas is not None:
-                image, told = self._delta(image, deltas)
-                deltas = replace(deltas, screen=image.screen)
+                shown, told = self._delta(shown, deltas)
+                deltas = replace(deltas, screen=shown.screen)
                 ids.extend(told)
             else:
-                ids.extend([index] * image.length)
+                ids.extend([index] * shown.length)
             self._check_tokens(len(ids))
-            images.append(image)
+            images.append(shown)
         self._check_tokens(len(ids))
-        opens_reasoning = text.rstrip().endswith("<think>")
-        return Prompt(ids, tuple(images), text.replace(SPLIT, ""), opens_reasoning)
+        return Prompt(ids, tuple(images), plain(text), text.rstrip().endswith(ink("<think>")))
 
     def _check_tokens(self, count: int) -> None:
         if count > self.limits.max_tokens:
@@ -257,8 +268,7 @@ class Processor:
 
     def _image(self, source: ImageSource, start: int) -> PromptImage:
         if isinstance(source, TiledImage):
-            tiles, size = source.tiles, source.size
-            keys: tuple[bytes, ...] = ()
+            tiles, size, keys = source.tiles, source.size, source.keys
         else:
             tiles, keys, size = self.seen.cut(source, lambda: self._cut(source))
         length = len(tiles) * self._image_config().tokens(*tiles.shape[-2:])

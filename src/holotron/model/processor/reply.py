@@ -22,7 +22,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from holotron.model.processor.ink import ink
+
 _CLOSING = {"<TOOLCALL>": "</TOOLCALL>", "<tool_call>": "</tool_call>"}
+_OPENING = re.compile("|".join(_CLOSING))
 _FUNCTION = re.compile(r"\s*<function=([^>\n]+)>(.*?)(?:</function>\s*|\Z)", re.S)
 _PARAMETER = re.compile(r"\s*<parameter=([^>\n]+)>(.*?)(?:</parameter>\s*|(?=<parameter=)|\Z)", re.S)
 
@@ -52,6 +55,31 @@ def parse_reply(
 ) -> ReplyPart:
     parser = ReplyParser(opens_reasoning=opens_reasoning, tools=tools)
     return parser.push(text) + parser.finish()
+
+
+def inked_reply(text: str) -> str:
+    """A reply as its writer meant it: in ink the tags that `ReplyParser` takes for tags, all else is text. That is the
+    reasoning at its beginning, and blocks that are well-formed calls."""
+    text = inked_reasoning(text)
+    pieces, place = [], 0
+    while found := _OPENING.search(text, place):
+        closing = _CLOSING[found[0]]
+        end = text.find(closing, found.end())
+        pieces.append(text[place : found.start()])
+        if end < 0 or _calls(text[found.end() : end], ()) is None:
+            pieces.append(found[0])
+            place = found.end()
+        else:
+            pieces += [ink(found[0]), text[found.end() : end], ink(closing)]
+            place = end + len(closing)
+    return "".join(pieces) + text[place:]
+
+
+def inked_reasoning(text: str) -> str:
+    """`<think>` at the beginning of a reply and the first `</think>` after it, in ink."""
+    begun, tag, said = text.partition("<think>")
+    reasoning, end, answer = said.partition("</think>")
+    return f"{begun}{ink(tag)}{reasoning}{ink(end)}{answer}" if tag and end and not begun.strip() else text
 
 
 class ReplyParser:

@@ -7,15 +7,18 @@ differ in two conventions, and both are found out by looking at the template rat
 * **Content**: some templates take a list of parts and place images themselves, some only strings. The latter get
   `<image>` and a line break wherever an image part stands.
 * **Reasoning**: some read a variable (`enable_thinking`), some look for `/think` or `/no_think` in the system and user
-  texts and strip it. `thinking=` sets the default either way; a toggle written in a message still wins, as published.
+  texts and strip it. `thinking=` decides either way, and alone: the same words in a message are text, and stay there.
   `thinking=None` leaves it to the template, which `thinks_by_default` or not.
+
+What the template writes itself is told from the text of messages by `ink`: `inked` gives a text with it, `render` one
+without, for people. In messages one thing is structure: a past reply may begin with its reasoning,
+`<think>...</think>`, which templates cut off or rewrite. Tags anywhere else are text.
 """
 
 from __future__ import annotations
 
-import copy
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from importlib import resources
@@ -30,10 +33,12 @@ import jinja2.sandbox
 import jinja2.utils
 
 from holotron.errors import ConfigError, InputError
+from holotron.model.processor.ink import REPLY, REPLY_MARKUP, Inker, Role, ink, plain, without_ink
+from holotron.model.processor.reply import inked_reasoning
 
 Message = Mapping[str, Any]
 
-_PROBE = "\U000f0002"  # a text no template writes itself
+_PROBE = "\ud801"  # a text no template writes itself
 
 
 class _GenerationBlock(jinja2.ext.Extension):
@@ -91,17 +96,30 @@ def _environment() -> jinja2.sandbox.ImmutableSandboxedEnvironment:
 class ChatTemplate:
     """One checkpoint's template, ready to render."""
 
-    def __init__(self, source: str, special: Mapping[str, str] | None = None, image: str = "<image>") -> None:
-        """`special` are the token names a template may use (`bos_token`, ...); `image` is what stands for an image."""
+    def __init__(
+        self,
+        source: str,
+        special: Mapping[str, str] | None = None,
+        image: str = "<image>",
+        control: Iterable[str] = (),
+    ) -> None:
+        """`special` are the token names a template may use (`bos_token`, ...); `image` is what stands for an image;
+        `control` are the tokenizer's control tokens (a `Processor` adds its own)."""
         self.source = source
         self.special = dict(special or {})
         self.image = image
+        self.control = frozenset(control)
         environment = _environment()
+        inker = Inker({*self.control, *self.special.values(), image, *REPLY_MARKUP})
         try:
-            self._template = environment.from_string(source)
+            self._template = environment.from_string(inker.template(source, environment))
             self._variables = jinja2.meta.find_undeclared_variables(environment.parse(source))
         except jinja2.TemplateSyntaxError as error:
             raise ConfigError(f"the chat template is not valid Jinja: {error.message} (line {error.lineno})") from error
+
+    def knowing(self, control: Iterable[str]) -> ChatTemplate:
+        """The same template for a tokenizer with these control tokens."""
+        return self if self.control >= set(control) else ChatTemplate(self.source, self.special, self.image, control)
 
     @classmethod
     def builtin(cls, name: str, special: Mapping[str, str] | None = None) -> ChatTemplate:
@@ -111,7 +129,13 @@ class ChatTemplate:
             raise ConfigError(f"there is no built-in chat template {name!r}; there are: nemotron-vl, chatml, turns")
         return cls(file.read_text(encoding="utf-8"), special)
 
-    def render(
+    # -------------------------------------------------------------------------------------------------------- rendering
+
+    def render(self, messages: Sequence[Message], **options: Any) -> str:
+        """The prompt as text, for people; see `inked`."""
+        return plain(self.inked(messages, **options))
+
+    def inked(
         self,
         messages: Sequence[Message],
         *,
@@ -120,27 +144,66 @@ class ChatTemplate:
         add_generation_prompt: bool = True,
         **variables: Any,
     ) -> str:
-        """The prompt as text. Messages hold plain JSON; content is a string or parts of type `text` and `image`."""
-        turns = [dict(message) for message in messages]
+        """The prompt, in ink what the template wrote itself. Messages hold plain JSON; content is a string or parts of
+        type `text` and `image`."""
+        return self._render(_turns(messages), tools, thinking, add_generation_prompt, variables)
+
+    def inked_after_reply(
+        self,
+        messages: Sequence[Message] = (),
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        thinking: bool | None = False,
+        add_generation_prompt: bool = True,
+        **variables: Any,
+    ) -> str:
+        """What follows a reply in the prompt: its end, and these messages."""
+        turns = [{"role": Role("user"), "content": ""}, {"role": Role("assistant"), "content": REPLY}]
+        turns += _turns(messages)
+        whole = self._render(turns, tools, thinking, add_generation_prompt, variables)
+        _, found, after = whole.rpartition(REPLY)
+        if not found:
+            raise ConfigError("the chat template drops the assistant's reply; sessions cannot be continued with it")
+        return after
+
+    def _render(
+        self,
+        turns: list[dict[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None,
+        thinking: bool | None,
+        add_generation_prompt: bool,
+        variables: Mapping[str, Any],
+    ) -> str:
         if self.toggles_thinking_by_text and thinking is not None:
             turns = _with_toggle(turns, thinking)
         if not self.takes_parts:
             turns = [turn | {"content": self._flat(turn.get("content"))} for turn in turns]
         given = {} if thinking is None else {"enable_thinking": thinking, "thinking": thinking}
-        given |= variables
-        return self._run(turns, tools=tools or None, add_generation_prompt=add_generation_prompt, **given)
+        given |= without_ink(variables)
+        return self._run(
+            turns, tools=without_ink(tools) if tools else None, add_generation_prompt=add_generation_prompt, **given
+        )
 
     def _run(self, messages: list[dict[str, Any]], **variables: Any) -> str:
+        # Whoever asks cannot say what the tokens are called.
+        special = {name: ink(token) for name, token in self.special.items()}
         try:
-            # A copy, so that nothing the template does reaches the caller's messages.
-            return self._template.render(messages=copy.deepcopy(messages), **self.special | variables)
+            return self._template.render(messages=messages, **variables | special)
         except jinja2.sandbox.SecurityError as error:
             raise ConfigError(f"the chat template tried something a template must not do: {error}") from error
         except jinja2.TemplateError as error:
-            raise InputError(f"the chat template does not accept these messages: {error.message}") from error
+            raise InputError(f"the chat template does not accept these messages: {plain(str(error))}") from error
         except (TypeError, ValueError, KeyError, AttributeError, LookupError, ArithmeticError, RecursionError) as error:
             # Python's own errors from inside the template: most often a message of a shape it does not expect.
-            raise InputError(f"the chat template failed on these messages: {type(error).__name__}: {error}") from error
+            said = f"{type(error).__name__}: {plain(str(error))}"
+            raise InputError(f"the chat template failed on these messages: {said}") from error
+
+    def _flat(self, content: Any) -> str:
+        if content is None or isinstance(content, str):
+            return content or ""
+        return "".join(part["text"] if part["type"] == "text" else f"{ink(self.image)}\n" for part in content)
+
+    # ------------------------------------------------------------------------------------------------ what it is like
 
     @cached_property
     def toggles_thinking_by_text(self) -> bool:
@@ -150,9 +213,11 @@ class ChatTemplate:
     def thinks_by_default(self) -> bool:
         """Whether a prompt is one for reasoning when nobody says: it ends (or, failing that, reads) as it does when
         reasoning is asked for, and not as when it is refused."""
-        ask = [{"role": "user", "content": _PROBE}]
         try:
-            texts = [self.render(ask, thinking=thinking) for thinking in (None, True, False)]
+            texts = [
+                self._render([{"role": Role("user"), "content": _PROBE}], None, thinking, True, {})
+                for thinking in (None, True, False)
+            ]
         except InputError:
             return False
         ends = [text.rpartition(_PROBE)[2] for text in texts]
@@ -164,27 +229,37 @@ class ChatTemplate:
         """Whether content may be a list of parts: render one and see if it comes out as text or as Python's repr."""
         parts = [{"type": "text", "text": _PROBE}]
         try:
-            text = self._run([{"role": "user", "content": parts}], tools=None, add_generation_prompt=False)
+            text = self._run([{"role": Role("user"), "content": parts}], tools=None, add_generation_prompt=False)
         except InputError:
             return False
         return _PROBE in text and "'type'" not in text and '"type"' not in text
 
-    def _flat(self, content: Any) -> str:
-        if content is None or isinstance(content, str):
-            return content or ""
-        return "".join(part["text"] if part["type"] == "text" else f"{self.image}\n" for part in content)
+
+def _turns(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """Messages as a template gets them: a copy without ink, but for the role and the tags of a past reply's
+    reasoning."""
+    turns: list[dict[str, Any]] = without_ink(messages)
+    for turn in turns:
+        if turn.get("role") == "assistant":
+            turn["content"] = _with_reasoning(turn.get("content"))
+        if isinstance(turn.get("role"), str):
+            turn["role"] = Role(turn["role"])
+    return turns
 
 
-def _with_toggle(messages: list[dict[str, Any]], thinking: bool) -> list[dict[str, Any]]:
-    """Say `/think` or `/no_think` first, in the system message, where any later mention outweighs it."""
-    toggle = "/think" if thinking else "/no_think"
-    if not messages or messages[0]["role"] != "system":
-        return [{"role": "system", "content": toggle}, *messages]
-    system = messages[0]
-    content = system.get("content") or ""
-    said = content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
-    if "/think" in said.replace("</think>", "") or "/no_think" in said:
-        return messages
+def _with_reasoning(content: Any) -> Any:
     if isinstance(content, str):
-        return [system | {"content": f"{toggle}{content}"}, *messages[1:]]
-    return [system | {"content": [{"type": "text", "text": toggle}, *content]}, *messages[1:]]
+        return inked_reasoning(content)
+    if isinstance(content, list) and (texts := [part for part in content if isinstance(part, dict) and "text" in part]):
+        texts[0]["text"] = inked_reasoning(texts[0]["text"])
+    return content
+
+
+def _with_toggle(turns: list[dict[str, Any]], thinking: bool) -> list[dict[str, Any]]:
+    """Say `/think` or `/no_think`, in ink, in the system message: such templates look there and take it out again."""
+    toggle = ink("/think" if thinking else "/no_think")
+    if not turns or turns[0]["role"] != "system":
+        return [{"role": Role("system"), "content": toggle}, *turns]
+    content = turns[0].get("content") or ""
+    said = f"{toggle}{content}" if isinstance(content, str) else [{"type": "text", "text": toggle}, *content]
+    return [turns[0] | {"content": said}, *turns[1:]]

@@ -3,8 +3,12 @@
 Three things are added to the library. *Bytes of a token*: every token of this family is a byte string
 (byte-level BPE), and grammars and streaming both think in bytes. *Streaming*: a character may be spread
 over several tokens, so `StreamDecoder` holds incomplete UTF-8 back until it is whole; what it has given out
-is never taken back, and the sum equals decoding everything at once. *Shielding*: `<img>` in a page's text
-must not become the control token `<img>`, see `Shield`.
+is never taken back, and the sum equals decoding everything at once. *Text apart from control*: `<img>` in a
+page's text must not become the control token `<img>`:
+
+    tokenizer.encode_plain("<img>")                  # letters, whatever the text is
+    tokenizer.encode_inked(ink("<img>") + "<img>")   # the token, then letters; see `ink`
+    tokenizer.encode("<img>")                        # the token: for text that its writer vouches for
 """
 
 from __future__ import annotations
@@ -12,44 +16,18 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Iterable, Mapping
-from functools import cached_property
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property, lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import tokenizers
 
-from holotron.errors import CheckpointError, ConfigError, InputError
+from holotron.errors import CheckpointError, ConfigError
+from holotron.model.processor.ink import REPLY_MARKUP, check_unicode, read_ink, runs
 
-# Markup that a reply may contain. Some checkpoints flag it as special; it has to survive decoding all the
-# same, because `reply` reads it, and it is legitimate in the text of an assistant's message.
-REPLY_MARKUP = frozenset(
-    ["<think>", "</think>", "<TOOLCALL>", "</TOOLCALL>", "<tool_call>", "</tool_call>"],
-)
-
-# Private-use characters with a meaning inside this package. Input that contains them gets U+FFFD instead.
-SPLIT = "\U000f0000"  # encode what is left and right of it apart
-REPLY = "\U000f0001"  # stands for a reply while a template is rendered, see `Processor.bridge`
-_RESERVED = re.compile(f"[{SPLIT}{REPLY}]")
-
-
-class Shield:
-    """Marks control tokens in text from outside, so that they are encoded as the letters they are.
-
-    A `SPLIT` goes behind the first letter of each: `<img>` becomes `<` `SPLIT` `img>`, which no template
-    and no tokenizer takes for the token, and `Tokenizer.encode` cuts there.
-    """
-
-    def __init__(self, control: Iterable[str]) -> None:
-        rests: dict[str, list[str]] = {}
-        for token in sorted(control):
-            rests.setdefault(token[0], []).append(re.escape(token[1:]))
-        # Only the first letter is consumed, so overlapping tokens are found as well.
-        starts = [f"{re.escape(first)}(?={'|'.join(rest)})" for first, rest in rests.items()]
-        self._starts = re.compile("|".join(starts) or "(?!)")
-
-    def __call__(self, text: str) -> str:
-        return self._starts.sub(lambda found: found[0] + SPLIT, _RESERVED.sub("\ufffd", text))
+_BRACKETED = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]")
 
 
 class Tokenizer:
@@ -134,40 +112,101 @@ class Tokenizer:
 
     @cached_property
     def control(self) -> frozenset[str]:
-        """Tokens with a meaning beyond their letters: all flagged special, and the image tokens."""
-        flagged = {token.content for token in self.backend.get_added_tokens_decoder().values() if token.special}
-        images = {self.image, self.image_start, self.image_end}
-        return frozenset(flagged | {token for token in images if self.token_id(token) is not None})
+        """Tokens with a meaning beyond their letters: all flagged special, the image tokens, and whatever else was
+        added to the vocabulary in brackets (checkpoints do not flag `<tool_response>` and its like)."""
+        added = self.backend.get_added_tokens_decoder().values()
+        marked = {token.content for token in added if token.special or _BRACKETED.fullmatch(token.content)}
+        return frozenset(token for token in marked | self._images if len(token) > 1)
+
+    @cached_property
+    def control_ids(self) -> frozenset[int]:
+        return frozenset(index for token in self.control if (index := self.token_id(token)) is not None)
 
     @cached_property
     def hidden_ids(self) -> frozenset[int]:
-        """Control tokens that decoded text leaves out. Reply markup is kept."""
-        ids = (self.backend.token_to_id(token) for token in self.control - REPLY_MARKUP)
-        return frozenset(index for index in ids if index is not None)
+        """Control tokens that decoded text leaves out. Reply markup is kept: `reply` reads it."""
+        added = self.backend.get_added_tokens_decoder().items()
+        flagged = {index for index, token in added if token.special and token.content not in REPLY_MARKUP}
+        return frozenset(flagged | {self.backend.token_to_id(token) for token in self._images})
 
     @cached_property
-    def shield(self) -> Shield:
-        return Shield(self.control)
-
-    @cached_property
-    def reply_shield(self) -> Shield:
-        """For text of the assistant itself, where reply markup is at home."""
-        return Shield(self.control - REPLY_MARKUP)
+    def _images(self) -> frozenset[str]:
+        return frozenset(t for t in (self.image, self.image_start, self.image_end) if self.token_id(t) is not None)
 
     # -------------------------------------------------------------------------------------------- encoding and decoding
 
     def encode(self, text: str) -> list[int]:
-        """Ids of a text, nothing added. Control tokens written in it count as such unless the text was shielded."""
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise InputError(f"the text is not valid Unicode: {error.reason} at character {error.start}") from None
-        pieces = text.split(SPLIT)
-        return [index for piece in pieces for index in self.backend.encode(piece, add_special_tokens=False).ids]
+        """Ids of a text, nothing added. Control tokens written in it count as such."""
+        check_unicode(text)
+        return self.backend.encode(text, add_special_tokens=False).ids
 
     def encode_plain(self, text: str) -> list[int]:
-        """Ids of a text in which nothing counts as a control token."""
-        return self.encode(self.shield(text))
+        """Ids of a text in which nothing counts as a control token: where one is written, the text is cut behind its
+        first letter, and both sides are encoded apart."""
+        check_unicode(text)
+        ids: list[int] = []
+        rest = [text]  # the last one comes next
+        while rest:
+            piece = rest.pop()
+            encoding = self.backend.encode(piece, add_special_tokens=False)
+            if self.control_ids.isdisjoint(encoding.ids):
+                ids += encoding.ids
+            elif len(piece) == 1:  # a normaliser made the token of one character: there is no way to write that
+                ids += [index for index in encoding.ids if index not in self.control_ids]
+            else:
+                places = zip(encoding.ids, encoding.offsets, strict=True)
+                starts = [begin for index, (begin, _) in places if index in self.control_ids]
+                cuts = sorted({0, *(begin + 1 if begin + 1 < len(piece) else begin for begin in starts), len(piece)})
+                rest += [piece[begin:end] for begin, end in pairwise(cuts)][::-1]
+        return ids
+
+    def encode_inked(self, text: str) -> list[int]:
+        """Ids of a rendered text: what stands in ink counts as a control token, nothing else does."""
+        ids: list[int] = []
+        waiting: list[str] = []  # text, in ink or not, up to the next control token
+
+        for run, inked in runs(text):
+            if not inked:
+                waiting.append(run)
+                continue
+            for piece, index in self._read_ink(run):
+                if index is None:
+                    waiting.append(piece)
+                    continue
+                ids += self._between(waiting, ids, index)
+                ids.append(index)
+                waiting = []
+        return ids + self._between(waiting, ids, None)
+
+    def _between(self, pieces: list[str], ids: list[int], following: int | None) -> list[int]:
+        """Ids of the text between two control tokens. Some checkpoints have tokens that swallow the white space beside
+        them."""
+        text = "".join(pieces)
+        if ids and ids[-1] in self._swallow_right:
+            text = text.lstrip()
+        if following in self._swallow_left:
+            text = text.rstrip()
+        return self.encode_plain(text) if text else []
+
+    @cached_property
+    def _swallow_left(self) -> frozenset[int]:
+        return frozenset(index for index, token in self.backend.get_added_tokens_decoder().items() if token.lstrip)
+
+    @cached_property
+    def _swallow_right(self) -> frozenset[int]:
+        return frozenset(index for index, token in self.backend.get_added_tokens_decoder().items() if token.rstrip)
+
+    @cached_property
+    def _read_ink(self) -> Callable[[str], tuple[tuple[str, int | None], ...]]:
+        tokens = sorted(self.control, key=len, reverse=True)
+        found = re.compile(f"({'|'.join(map(re.escape, tokens)) or '(?!)'})")
+
+        @lru_cache(maxsize=4096)  # a template writes the same few things again and again
+        def read(run: str) -> tuple[tuple[str, int | None], ...]:
+            pieces = enumerate(found.split(read_ink(run)))
+            return tuple((piece, self.token_id(piece) if n % 2 else None) for n, piece in pieces if piece)
+
+        return read
 
     def decode(self, ids: Iterable[int], *, skip_control: bool = True) -> str:
         stream = StreamDecoder(self, skip_control=skip_control)

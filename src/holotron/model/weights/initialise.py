@@ -7,24 +7,42 @@ import math
 import torch
 from torch import Tensor
 
+from holotron.kernels.linear import quantize
 from holotron.model.config import ModelConfig
 from holotron.model.layers import CentredRMSNorm
 from holotron.model.model import Holotron
+from holotron.model.weights.eight_bit import narrow, scales_of
 from holotron.model.weights.storage import allocate
 
 
 def random_model(
-    config: ModelConfig, *, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32, seed: int = 0
+    config: ModelConfig,
+    *,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+    weight_dtype: torch.dtype | None = None,
+    seed: int = 0,
 ) -> Holotron:
-    """A model that has learned nothing. The same seed gives the same weights on the same kind of device."""
+    """A model that has learned nothing. The same seed gives the same weights on the same kind of device; with
+    `weight_dtype` float8_e4m3fn the same ones, rounded matrix by matrix."""
     with torch.device("meta"):
         model = Holotron(config)
     model.to(dtype)
+    if weight_dtype is not None:
+        narrow(model, torch.device(device), weight_dtype)
     allocate(model, device)
     generator = torch.Generator(device=device).manual_seed(seed)
+    scales = scales_of(model)
     with torch.no_grad():
         for name, tensor in model.state_dict(keep_vars=True).items():
-            _fill(name, tensor, config, generator)
+            if (scale := scales.get(name)) is None:
+                _fill(name, tensor, config, generator)
+                continue
+            wide = torch.empty(tensor.shape, dtype=dtype, device=device)
+            _fill(name, wide, config, generator)
+            values, row_scales = quantize(wide.view(-1, wide.shape[-1]))
+            tensor.copy_(values.view(tensor.shape))
+            scale.copy_(row_scales.view(scale.shape))
         for module in model.modules():
             if isinstance(module, CentredRMSNorm):
                 module.weight.zero_()

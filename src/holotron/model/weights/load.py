@@ -1,39 +1,43 @@
-"""Streaming load of a published checkpoint: check every name and shape first, then copy tensor by tensor.
+"""Streaming load of a published checkpoint: check every name, shape and kind first, then copy piece by piece.
 
-Nothing is read twice and no second copy of the model exists at any time: the modules are built without storage, every
-tensor's header is compared with what the configuration demands, and only then is memory taken and filled. If anything
-is wrong there is one error that lists it all and no model.
+    model = load_checkpoint("Holotron-12B", device="cuda")
+    model = load_checkpoint("Holotron-12B", device="cuda", weight_dtype=torch.float8_e4m3fn)
+
+Nothing is read twice and no second copy of the model, or of any large tensor, exists at any time: the modules are built
+without storage, in the form they will have; every tensor's header is compared with what the configuration demands; only
+then is memory taken and filled, some rows at a time (`reader`). Files in 8 or 4 bits are unpacked on the way
+(`stored`). If anything is wrong there is one error that lists it all and no model.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from holotron.errors import CheckpointError, ConfigError
 from holotron.model.config import ModelConfig
 from holotron.model.families import family_of, load_config
 from holotron.model.model import Holotron
-from holotron.model.weights.int8 import SCALE, from_int8
+from holotron.model.weights.declared import Declared, check_complete, is_activation_scale, read_declared
+from holotron.model.weights.eight_bit import narrow, scales_of
+from holotron.model.weights.headers import Header, read_headers
 from holotron.model.weights.names import Entry, entries
-from holotron.model.weights.shards import shard_files
+from holotron.model.weights.reader import Reader
 from holotron.model.weights.storage import allocate
+from holotron.model.weights.stored import Stored, Unreadable, copy_into, find
 
 log = logging.getLogger(__name__)
 
 _LISTED = 12  # problems shown in one error; the rest are counted
 
-Progress = Callable[[int, int], None]  # bytes done, bytes in all
+Progress = Callable[[int, int], None]  # numbers done, numbers in all
 
 
 def load_checkpoint(
@@ -41,30 +45,28 @@ def load_checkpoint(
     *,
     device: torch.device | str = "cpu",
     dtype: torch.dtype | None = None,
+    weight_dtype: torch.dtype | None = None,
     progress: Progress | None = None,
 ) -> Holotron:
-    """The model in `path`, in the files' own dtype unless another is asked for."""
+    """The model in `path`, in the files' own dtype unless another is asked for (bf16 where they are quantised).
+    `weight_dtype` float8_e4m3fn keeps recurrent, MLP and expert matrices in 8 bits, for inference; files that are in
+    8-bit floats by tensor or by row are then taken as they are."""
     folder = Path(path)
     if not folder.is_dir():
         raise CheckpointError(f"there is no folder {folder}")
     config = load_config(folder)
-    files = _shards(folder)
-    headers = _headers(files)
-    shapes = _shapes(headers)
-    config = fit_to_tensors(config, shapes)
-
+    headers = read_headers(folder)
+    config = fit_to_tensors(config, _shapes(headers))
     with torch.device("meta"):
         model = Holotron(config)
     wanted = entries(model)
-    _check_precision(folder, config, wanted, headers)
-    dtypes = {entry.key: _DTYPES[headers[entry.key].kind] for entry in wanted if entry.key in headers}
-    unused = _check(folder, wanted, shapes, dtypes, family_of(config).ignored)
-    if unused:
-        log.warning("%s: %d tensors are of no use here and were left out: %s", folder, len(unused), _kinds(unused))
-    model.to(dtype or _main_dtype(dtypes, wanted))
+    stored = check_tensors(folder, config, wanted, headers)
+    model.to(dtype or _main_dtype(stored))
+    if weight_dtype is not None:
+        narrow(model, torch.device(device), weight_dtype)
     allocate(model, device)
-    _fill(model, wanted, headers, progress)
-    model.file_dtypes = dtypes
+    _fill(model, wanted, stored, progress)
+    model.file_dtypes = {key: found.values.dtype for key, found in stored.items() if found.scale is None}
     return model.eval().requires_grad_(False)
 
 
@@ -73,54 +75,11 @@ def read_config(path: str | Path) -> ModelConfig:
     config = load_config(path)
     if not list(Path(path).glob("*.safetensors")):
         return config
-    return fit_to_tensors(config, _shapes(_headers(_shards(Path(path)))))
-
-
-def _shards(folder: Path) -> list[Path]:
-    files = shard_files(folder)
-    if not files:
-        raise CheckpointError(f"{folder} holds no .safetensors file")
-    if missing := [file.name for file in files if not file.exists()]:
-        lacking = ", ".join(missing[:_LISTED]) + (" ..." if len(missing) > _LISTED else "")
-        raise CheckpointError(
-            f"{folder} lacks {lacking} of {len(files)} files that belong together; the download is incomplete"
-        )
-    return files
-
-
-class Header(NamedTuple):
-    shape: tuple[int, ...]
-    kind: str  # of number, as safetensors calls it
-    file: Path
-
-
-def _headers(files: list[Path]) -> dict[str, Header]:
-    """What there is to know of every tensor without reading any data."""
-    headers: dict[str, Header] = {}
-    for file in files:
-        with _open(file) as shard:
-            for key in shard.keys():  # noqa: SIM118 (not a dict)
-                if key in headers:
-                    raise CheckpointError(f"{key} is in both {headers[key].file.name} and {file.name}")
-                piece = shard.get_slice(key)
-                headers[key] = Header(tuple(piece.get_shape()), piece.get_dtype(), file)
-    return headers
+    return fit_to_tensors(config, _shapes(read_headers(Path(path))))
 
 
 def _shapes(headers: Mapping[str, Header]) -> dict[str, tuple[int, ...]]:
     return {key: header.shape for key, header in headers.items()}
-
-
-_DTYPES = {
-    "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I8": torch.int8,
-}  # fmt: skip
-
-
-def _open(file: Path) -> safe_open:
-    try:
-        return safe_open(str(file), framework="pt")
-    except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{file} is not a complete safetensors file ({error}); download it again") from error
 
 
 def fit_to_tensors(config: ModelConfig, shapes: Mapping[str, tuple[int, ...]]) -> ModelConfig:
@@ -141,7 +100,7 @@ def fit_to_tensors(config: ModelConfig, shapes: Mapping[str, tuple[int, ...]]) -
             raise CheckpointError(f"{generator}.pos_embed has {table[-2]} rows, which is not the square of a grid")
         vision = replace(vision, grid=side)
     projector = config.projector
-    if (up := shapes.get("mlp1.1.weight")) is not None:
+    if (up := shapes.get("mlp1.1.weight", shapes.get("mlp1.1.weight_packed"))) is not None:
         projector = replace(projector, width=up[0])
     if config.tokens.image >= config.decoder.vocab:
         raise ConfigError(
@@ -150,47 +109,56 @@ def fit_to_tensors(config: ModelConfig, shapes: Mapping[str, tuple[int, ...]]) -
     return replace(config, vision=vision, projector=projector)
 
 
-def _check(
-    folder: Path,
-    wanted: list[Entry],
-    shapes: Mapping[str, tuple[int, ...]],
-    dtypes: Mapping[str, torch.dtype],
-    ignored: re.Pattern[str],
-) -> list[str]:
-    """The keys that are there and not needed; one error for everything that is missing, misshapen or unknown."""
+def check_tensors(
+    folder: Path, config: ModelConfig, wanted: list[Entry], headers: Mapping[str, Header]
+) -> dict[str, Stored]:
+    """Where each wanted tensor lies; one error for everything that is missing, misshapen, unreadable or unknown."""
+    declared = read_declared(folder, config.raw)
+    stored: dict[str, Stored] = {}
     problems: list[str] = []
-    scales = {entry.key + SCALE: (entry.shape[0], 1) for entry in wanted if dtypes.get(entry.key) is torch.int8}
-    for key, shape in scales.items():
-        if shapes.get(key) != shape:
-            found_scale = f"found {list(shapes[key])}" if key in shapes else "missing"
-            problems.append(f"8-bit matrix without its scales {key}: expected {list(shape)}, {found_scale}")
     for entry in wanted:
-        found = shapes.get(entry.key)
-        if found is None:
-            problems.append(f"missing     {entry.key}: expected {list(entry.shape)}")
-        elif found != entry.shape:
-            problems.append(f"wrong shape {entry.key}: expected {list(entry.shape)}, found {list(found)}")
-    known = {entry.key for entry in wanted} | scales.keys()
-    others = [key for key in shapes if key not in known]
-    problems += [f"unexpected  {key}: found {list(shapes[key])}" for key in others if not ignored.search(key)]
+        try:
+            stored[entry.key] = find(entry.key, entry.shape, headers, declared.block if declared else None)
+        except Unreadable as why:
+            problems.append(f"{_trouble(entry, headers):11} {entry.key}: {why}")
+    # A tensor that cannot be read has its scales beside it all the same: they are not what is wrong.
+    taken = {key for found in stored.values() for key in found.keys}
+    taken |= {entry.key + end for entry in wanted if entry.key not in stored for end in _ENDINGS}
+    others = [key for key in headers if key not in taken]
+    ignored = family_of(config).ignored
+    unknown = [key for key in others if not ignored.search(key) and not is_activation_scale(key)]
+    problems += [f"unexpected  {key}: found {list(headers[key].shape)} in {headers[key].file.name}" for key in unknown]
+    if declared is not None:
+        problems += check_complete(declared, stored)
     if problems:
         more = f"\n  ... and {len(problems) - _LISTED} more" if len(problems) > _LISTED else ""
         lines = "\n  ".join(problems[:_LISTED])
         raise CheckpointError(f"{folder} does not fit its config.json ({len(problems)} problems):\n  {lines}{more}")
-    return others
+    _tell(folder, declared, stored, others)
+    return stored
 
 
-def _check_precision(folder: Path, config: ModelConfig, wanted: list[Entry], headers: Mapping[str, Header]) -> None:
-    """Quantised weights are numbers of another meaning: without their scales they would load as nonsense."""
-    said = (config.raw or {}).get("quantization_config") or (config.raw or {}).get("compression_config")
-    for entry in wanted:
-        kind = headers[entry.key].kind if entry.key in headers else None
-        if kind is not None and kind not in _DTYPES:
-            method = f" ({said['quant_method']})" if isinstance(said, Mapping) and "quant_method" in said else ""
-            raise CheckpointError(
-                f"{folder} is quantised{method}: {entry.key} is stored as {kind}, and only {', '.join(_DTYPES)} can be "
-                "loaded. Take the unquantised checkpoint; the engine can quantise its weights itself"
-            )
+_ENDINGS = ("", "_packed", "_scale", "_scale_inv", "_scale_2", "_global_scale", "_zero_point", "_shape")
+
+
+def _trouble(entry: Entry, headers: Mapping[str, Header]) -> str:
+    found = headers.get(entry.key)
+    if found is None:
+        return "unreadable" if f"{entry.key}_packed" in headers else "missing"
+    return "wrong shape" if found.shape != entry.shape and found.kind != "U8" else "unreadable"
+
+
+def _tell(folder: Path, declared: Declared | None, stored: Mapping[str, Stored], others: list[str]) -> None:
+    """One line for each thing about the files that somebody might wonder about."""
+    kinds = Counter("NVFP4" if found.packed else found.values.kind for found in stored.values() if found.scale)
+    if kinds:
+        counted = ", ".join(f"{count} matrices in {kind}" for kind, count in kinds.items())
+        log.info("%s is quantised: %s (%s)", folder, counted, declared.where if declared else "no file says so")
+    scales = [key for key in others if is_activation_scale(key)]
+    if scales:
+        log.info("%s: %d scales for activations, keys and values are of no use here", folder, len(scales))
+    if unused := [key for key in others if not is_activation_scale(key)]:
+        log.warning("%s: %d tensors are of no use here and were left out: %s", folder, len(unused), _kinds(unused))
 
 
 def _kinds(keys: list[str]) -> str:
@@ -200,31 +168,27 @@ def _kinds(keys: list[str]) -> str:
     return ", ".join([*shown, "..."] if len(counts) > _LISTED else shown)
 
 
-def _main_dtype(dtypes: Mapping[str, torch.dtype], wanted: list[Entry]) -> torch.dtype:
+def _main_dtype(stored: Mapping[str, Stored]) -> torch.dtype:
     """The dtype of the largest tensor: small ones (decays, router biases) are often kept wider."""
-    largest = max(wanted, key=lambda entry: math.prod(entry.shape))
-    return torch.bfloat16 if dtypes[largest.key] is torch.int8 else dtypes[largest.key]
+    largest = max(stored.values(), key=lambda found: math.prod(found.shape))
+    return torch.bfloat16 if largest.scale is not None else largest.values.dtype
 
 
-def _fill(model: Holotron, wanted: list[Entry], headers: Mapping[str, Header], progress: Progress | None) -> None:
+def _fill(model: Holotron, wanted: list[Entry], stored: Mapping[str, Stored], progress: Progress | None) -> None:
     targets: dict[str, Tensor] = dict(model.state_dict(keep_vars=True))
-    total = sum(math.prod(entry.shape) for entry in wanted)
-    done = 0
-    by_file: dict[Path, list[Entry]] = {}
-    for entry in wanted:
-        by_file.setdefault(headers[entry.key].file, []).append(entry)
-    with torch.no_grad():
-        for file, group in by_file.items():
-            with _open(file) as shard:
-                for entry in group:
-                    try:
-                        value = shard.get_tensor(entry.key)
-                        if value.dtype is torch.int8:
-                            value = from_int8(value, shard.get_tensor(entry.key + SCALE))
-                    except SafetensorError as error:
-                        raise CheckpointError(f"cannot read {entry.key} from {file}: {error}") from error
-                    target = targets[entry.parameter]
-                    (target if entry.index is None else target[entry.index]).copy_(value)
-                    done += value.numel()
-                    if progress:
-                        progress(done, total)
+    scales = scales_of(model)
+    total, done = sum(math.prod(entry.shape) for entry in wanted), 0
+
+    def place(entry: Entry) -> tuple[str, int]:
+        values = stored[entry.key].values
+        return str(values.file), values.start
+
+    with torch.no_grad(), Reader(model.device) as reader:
+        for entry in sorted(wanted, key=place):  # every file from its beginning to its end
+            target, scale = targets[entry.parameter], scales.get(entry.parameter)
+            if entry.index is not None:
+                target, scale = target[entry.index], scale[entry.index] if scale is not None else None
+            copy_into(stored[entry.key], reader, target, scale)
+            done += math.prod(entry.shape)
+            if progress:
+                progress(done, total)

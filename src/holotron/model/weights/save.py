@@ -38,6 +38,8 @@ def save_checkpoint(
     Tensors keep the dtype they were loaded with wherever that loses nothing; `dtype` forces one for the matrices. With
     int8 the large ones get scales beside them, see `int8`, and the others bf16.
     """
+    if any(tensor.dtype is torch.float8_e4m3fn for tensor in model.parameters()):
+        raise CheckpointError("a model whose weights are kept in 8 bits is for inference; save the one it came from")
     folder = Path(path)
     folder.mkdir(parents=True, exist_ok=True)
     shards = list(_shards(model, dtype, shard_bytes))

@@ -1,25 +1,41 @@
-"""Which weight files a checkpoint folder should have."""
+"""Which weight files a checkpoint folder should have, and which tensors its index places in each."""
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
-from holotron.errors import CheckpointError
+from holotron.errors import CheckpointError, ConfigError
+from holotron.model.hf_json import read_json
 
 INDEX = "model.safetensors.index.json"
+
+
+def weight_map(folder: Path) -> dict[str, str] | None:
+    """The name of the file for every tensor, as the index has it; None without an index."""
+    index = folder / INDEX
+    if not index.exists():
+        return None
+    try:
+        placed = read_json(index).get("weight_map")
+    except ConfigError as error:
+        raise CheckpointError(f"{error}; the index was cut off or is not one: download it again") from error
+    if not isinstance(placed, dict) or not placed or not all(isinstance(name, str) for name in placed.values()):
+        raise CheckpointError(
+            f"{index} is not a weight index: weight_map: expected an object of file names, found "
+            f"{type(placed).__name__}"
+        )
+    if outside := next((name for name in placed.values() if Path(name).name != name), None):
+        raise CheckpointError(f"{index}: weight_map: expected the names of files beside it, found {outside!r}")
+    return placed
 
 
 def shard_files(folder: Path) -> list[Path]:
     """All files that belong together, whether they are there or not: those that the index names; without an index those
     that the numbering of the ones that are there implies (`model-00002-of-00004.safetensors`)."""
-    index = folder / INDEX
-    if index.exists():
-        try:
-            return [folder / name for name in sorted(set(json.loads(index.read_text())["weight_map"].values()))]
-        except (ValueError, KeyError, AttributeError, TypeError) as error:
-            raise CheckpointError(f"{index} is not a weight index: {error}") from error
+    placed = weight_map(folder)
+    if placed is not None:
+        return [folder / name for name in sorted(set(placed.values()))]
     names = {file.name for file in folder.glob("*.safetensors")}
     for name in tuple(names):
         if found := re.fullmatch(r"(.*-)(\d+)(-of-)(\d+)(\.safetensors)", name):

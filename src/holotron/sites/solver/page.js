@@ -24,7 +24,7 @@
   const elements = [];
   const add = (e, name, extra = {}) => {
     const r = e.getBoundingClientRect();
-    if (!r.width || !r.height || getComputedStyle(e).visibility === 'hidden') {
+    if (!r.width || !r.height || !e.checkVisibility({visibilityProperty: true})) {  // a closed menu has a size
       elements.push({name, hidden: true});
       return;
     }

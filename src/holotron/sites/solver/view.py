@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from holotron.sites.state import Change, State
 from holotron.sites.words import Words
-from holotron.types import Action, Answer, Click, PressKeys, Scroll, Write
+from holotron.types import Action, Answer, Click, Drag, PressKeys, Scroll, Write
 
 if TYPE_CHECKING:
     from holotron.sites.episode import SiteEpisode
@@ -114,7 +114,8 @@ class PageView:
         if element.point is None:
             return Scroll("up")  # the menu has scrolled away
         x, y = element.point
-        return Click(float(round(x)), float(round(y)), element=element.text[:40] or element.name)
+        said = element.label or element.text  # of a list what is chosen, not all its options in one word
+        return Click(float(round(x)), float(round(y)), element=said[:40] or element.name)
 
     def fill(self, name: str, text: str) -> Action | None:
         """Have this text in the field."""
@@ -136,6 +137,15 @@ class PageView:
 
     def tick(self, name: str, wanted: bool = True) -> Action | None:
         return None if self.get(name).checked == wanted else self.click(name)
+
+    def drag(self, name: str, onto: str) -> Action | None:
+        """Drag one thing onto another; None when the window never shows both at once."""
+        if move := self.see(name):
+            return move
+        start, end = self.get(name).point, self.get(onto).point
+        if start is None or end is None:
+            return None
+        return Drag(float(round(start[0])), float(round(start[1])), float(round(end[0])), float(round(end[1])))
 
     def search(self, text: str) -> Action:
         """Use the search field that every page has."""

@@ -1,0 +1,27 @@
+"""Which internet addresses are public: what the browser's guard and the server's image fetcher have to agree on.
+
+is_public("93.184.216.34")          # True
+is_public("64:ff9b::a9fe:a9fe")     # False: 169.254.169.254, seen through a translator
+"""
+
+from __future__ import annotations
+
+import ipaddress
+
+# Where a translator puts an IPv4 address into an IPv6 one (RFC 6052), and the same for private use (RFC 8215).
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_PRIVATE_NAT64 = ipaddress.ip_network("64:ff9b:1::/48")
+
+
+def is_public(text: str) -> bool:
+    """Whether an address belongs to the open internet; one that wraps another is judged by the inner one."""
+    address = ipaddress.ip_address(text.partition("%")[0])
+    if isinstance(address, ipaddress.IPv6Address):
+        inner = address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else None)
+        if inner is None and address in _NAT64:
+            inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+        if inner is not None:
+            return is_public(str(inner))
+        if address.is_site_local or address in _PRIVATE_NAT64:  # fec0::/10: given up, but routers still know it
+            return False
+    return address.is_global and not address.is_multicast and not address.is_reserved

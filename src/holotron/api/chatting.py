@@ -1,0 +1,264 @@
+"""A model in this process, to talk to.
+
+    with Model("holotron-mini") as model:
+        reply = model.chat("What is written on the button?", images=[screenshot])
+        print(reply.content)
+
+        class Place(BaseModel):
+            x: int
+            y: int
+        model.chat("Where is it?", images=[screenshot], schema=Place).parsed          # a Place
+
+        for part in model.stream("Describe the page.", images=[screenshot]):
+            print(part.content, end="")
+
+        with model.session() as session:                  # remembers: every turn computes what is new, and no more
+            session.chat("Here is the page.", images=[first])
+            other = session.fork()                        # goes on on its own from here
+            session.chat("And now?", images=[second])
+
+Messages are a text, or a list in OpenAI's form (roles, content parts, tool calls). What the model needs to be served at
+scale is `model.engine`; many threads may use one `Model`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from holotron.engine import Engine, EngineConfig, Generation, Grammar, Result, SamplingParams
+from holotron.engine import Session as EngineSession
+from holotron.engine.reasoning import behind_reasoning
+from holotron.errors import HolotronError, InputError
+from holotron.model.bundled import BUNDLED
+from holotron.model.loading import load_model
+from holotron.model.processor import Transcript
+from holotron.model.processor.messages import ImageSource
+from holotron.model.processor.reply import ReplyParser, ReplyPart, ToolCall
+
+Messages = str | Sequence[Mapping[str, Any]]
+Schema = Mapping[str, Any] | type[BaseModel]
+Tools = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class ChatReply:
+    content: str
+    reasoning: str
+    tool_calls: tuple[ToolCall, ...]
+    parsed: Any  # with a schema: the JSON, or an object of the class that was given
+    finish_reason: str
+    prompt_tokens: int
+    cached_tokens: int
+    generated_tokens: int
+
+
+class Model:
+    def __init__(self, source: str = BUNDLED, *, device: str | None = None, config: EngineConfig | None = None) -> None:
+        """`source`: bundled, a folder, a hub id or a preset. `config`: how much memory sessions get."""
+        model, self.processor = load_model(source, device=device)
+        self.engine = Engine(model, self.processor, config)
+        self.name = source
+
+    def chat(
+        self,
+        messages: Messages,
+        *,
+        images: Sequence[ImageSource] = (),
+        schema: Schema | None = None,
+        tools: Tools | None = None,
+        sampling: SamplingParams | None = None,
+        thinking: bool = False,
+    ) -> ChatReply:
+        """One reply to a whole conversation. For one that goes on, a `session` computes only what is new."""
+        with self.session() as session:
+            return session.chat(
+                messages, images=images, schema=schema, tools=tools, sampling=sampling, thinking=thinking
+            )
+
+    def stream(
+        self,
+        messages: Messages,
+        *,
+        images: Sequence[ImageSource] = (),
+        schema: Schema | None = None,
+        tools: Tools | None = None,
+        sampling: SamplingParams | None = None,
+        thinking: bool = False,
+    ) -> Iterator[ReplyPart]:
+        """The same, as it is generated. Leaving the loop stops it."""
+        with self.session() as session:
+            yield from session.stream(
+                messages, images=images, schema=schema, tools=tools, sampling=sampling, thinking=thinking
+            )
+
+    def session(self) -> ChatSession:
+        """A conversation that is remembered. Close it when done: it holds memory."""
+        return ChatSession(self, self.engine.open(), Transcript(), None)
+
+    def sampling(self, **changes: Any) -> SamplingParams:
+        """As the model's publishers sample from it, with changes: `model.sampling(max_tokens=64, temperature=0)`."""
+        own = self.processor.sampling
+        usual = SamplingParams(
+            max_tokens=1024,
+            temperature=own.temperature if own.temperature is not None else 0.0,
+            top_p=own.top_p if own.top_p is not None else 1.0,
+            top_k=own.top_k or 0,
+            min_p=own.min_p or 0.0,
+        )
+        return replace(usual, **changes)
+
+    def close(self) -> None:
+        self.engine.close()
+
+    def __enter__(self) -> Model:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+class ChatSession:
+    """A conversation with a `Model`. One reply at a time; a turn that fails leaves it as it was."""
+
+    def __init__(self, model: Model, session: EngineSession, said: Transcript, tools: Tools | None) -> None:
+        self._model = model
+        self._session = session
+        self._said = said
+        self._tools = tools  # they stand at the beginning of the conversation
+
+    def chat(
+        self,
+        messages: Messages,
+        *,
+        images: Sequence[ImageSource] = (),
+        schema: Schema | None = None,
+        tools: Tools | None = None,
+        sampling: SamplingParams | None = None,
+        thinking: bool = False,
+    ) -> ChatReply:
+        """The reply to what is new. `images` go before the text of the last message."""
+        turn = _Turn(self, messages, images, schema, tools, sampling, thinking)
+        result = turn.generation.result()
+        part = turn.parser.push(result.text) + turn.parser.finish()
+        turn.done(result)
+        return ChatReply(
+            part.content,
+            part.reasoning,
+            part.tool_calls,
+            None if schema is None else _parsed(part.content, schema, result.finish_reason),
+            "tool_calls" if part.tool_calls else result.finish_reason,
+            result.prompt_tokens,
+            result.cached_tokens,
+            len(result.tokens),
+        )
+
+    def stream(
+        self,
+        messages: Messages,
+        *,
+        images: Sequence[ImageSource] = (),
+        schema: Schema | None = None,
+        tools: Tools | None = None,
+        sampling: SamplingParams | None = None,
+        thinking: bool = False,
+    ) -> Iterator[ReplyPart]:
+        """The same, as it is generated. Leaving the loop takes the turn back."""
+        turn = _Turn(self, messages, images, schema, tools, sampling, thinking)
+        try:
+            for event in turn.generation:
+                if part := _something(turn.parser.push(event.text)):
+                    yield part
+            if part := _something(turn.parser.finish()):
+                yield part
+        except BaseException:
+            turn.generation.cancel()
+            turn.undo()
+            raise
+        turn.done(turn.generation.result())
+
+    def fork(self) -> ChatSession:
+        """Another conversation with the same beginning. Nothing is copied."""
+        (fork,) = self._session.fork()
+        return ChatSession(self._model, fork, self._said, self._tools)
+
+    def close(self) -> None:
+        self._session.close()
+
+    def __enter__(self) -> ChatSession:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+class _Turn:
+    """One turn of a session, begun: its prompt appended, its reply on the way."""
+
+    def __init__(
+        self,
+        session: ChatSession,
+        messages: Messages,
+        images: Sequence[ImageSource],
+        schema: Schema | None,
+        tools: Tools | None,
+        sampling: SamplingParams | None,
+        thinking: bool,
+    ) -> None:
+        model, engine_session, said = session._model, session._session, session._said
+        if said.begun and tools is not None and tools != session._tools:
+            raise InputError("tools belong to the first turn of a session and cannot change later")
+        tools = tools if not said.begun else session._tools
+        prompt = said.next(model.processor, _with_images(messages, images), tools, thinking)
+        grammar = None
+        if schema is not None:
+            plain = Grammar.json_schema(schema.model_json_schema() if isinstance(schema, type) else schema)
+            grammar = behind_reasoning(plain, thinking=thinking, opens_reasoning=prompt.opens_reasoning)
+        matcher = model.engine.compile(grammar)
+        self.parser = ReplyParser(opens_reasoning=prompt.opens_reasoning, tools=tools)
+        self._session, self._said, self._tools = session, said.asked(prompt), tools
+        self._start = engine_session.info().tokens
+        engine_session.append(prompt, confirm=True)
+        try:
+            self.generation: Generation = engine_session.generate(sampling or model.sampling(), grammar=matcher)
+        except HolotronError:
+            self.undo()
+            raise
+
+    def done(self, result: Result) -> None:
+        self._session._said = self._said.replied(result.tokens)
+        self._session._tools = self._tools
+
+    def undo(self) -> None:
+        self._session._session.rewind(self._start)
+
+
+def _with_images(messages: Messages, images: Sequence[ImageSource]) -> list[Mapping[str, Any]]:
+    plain: list[Mapping[str, Any]] = (
+        [{"role": "user", "content": messages}] if isinstance(messages, str) else list(messages)
+    )
+    if not images:
+        return plain
+    if not plain or plain[-1].get("role") != "user":
+        raise InputError("images belong to the user's message, which must be the last one")
+    content = plain[-1]["content"]
+    text = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+    shown = [{"type": "image", "image": image} for image in images]
+    return [*plain[:-1], {**plain[-1], "content": [*shown, *text]}]
+
+
+def _something(part: ReplyPart) -> ReplyPart | None:
+    return part if part != ReplyPart() else None
+
+
+def _parsed(content: str, schema: Schema, finish_reason: str) -> Any:
+    try:
+        return schema.model_validate_json(content) if isinstance(schema, type) else json.loads(content)
+    except (ValueError, ValidationError) as error:
+        cut = "; the reply was cut off: allow more tokens" if finish_reason == "length" else ""
+        raise InputError(f"the reply does not fit the schema{cut}: {error}") from None

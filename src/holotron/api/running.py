@@ -1,0 +1,198 @@
+"""One task in a real browser, from Python.
+
+    result = run("Find the newest release.", url="https://www.python.org", policy="http://localhost:8000/v1")
+    print(result.outcome, result.answer, result.cost)
+    for step in result.steps:
+        print(step.reply.thought, step.reply.action)
+
+In a program that has an event loop already: `await run_async(...)`, with the same arguments.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from holotron.actions import action_to_json
+from holotron.agent.approval import Approval, Level
+from holotron.agent.events import Listener
+from holotron.agent.loop import Limits
+from holotron.agent.policies.base import Policy
+from holotron.agent.policies.registry import PolicyRequest, ask_profile, make_policy
+from holotron.api.blocking import blocking
+from holotron.envs.network import NetworkPolicy
+from holotron.envs.registry import PoolRequest, environments
+from holotron.envs.secrets import Secret, Secrets, parse_secret
+from holotron.errors import ConfigError
+from holotron.model.bundled import BUNDLED
+from holotron.rollouts.single import run_once
+from holotron.suites.web import VIEW
+from holotron.types import Outcome, Step, Task, Trajectory
+from holotron.view import View
+
+Confirm = Level | Approval | Callable[[str], bool] | Callable[[str], Awaitable[bool]]
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a run took."""
+
+    seconds: float
+    policy_seconds: float  # of these, waiting for the policy
+    prompt_tokens: int
+    cached_tokens: int  # of these, remembered by the server
+    generated_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """What came of a run. Whether the task was really done nobody here can tell: an answer is `unscored`."""
+
+    outcome: Outcome
+    answer: str
+    steps: tuple[Step, ...]
+    refused: tuple[str, ...]  # the questions that were answered with no: these actions were not done
+    cost: Cost
+    error: str = ""  # why it ended, where it did not end with an answer
+    folder: Path | None = None  # where it was recorded
+
+    @property
+    def answered(self) -> bool:
+        """It came to an end by itself, with an answer, and nothing was refused on the way."""
+        return self.outcome in (Outcome.SUCCESS, Outcome.UNSCORED) and not self.refused
+
+    @classmethod
+    def of(cls, trajectory: Trajectory, folder: Path | None) -> RunResult:
+        said = [step.reply.completion for step in trajectory.steps]
+        cost = Cost(
+            seconds=trajectory.seconds,
+            policy_seconds=sum(step.policy_seconds for step in trajectory.steps),
+            prompt_tokens=sum(one.prompt_tokens for one in said),
+            cached_tokens=sum(one.cached_tokens for one in said),
+            generated_tokens=sum(one.generated_tokens for one in said),
+        )
+        refused = tuple(str(step.info["asked"]) for step in trajectory.steps if step.info.get("asked"))
+        return cls(
+            trajectory.outcome, trajectory.answer, trajectory.steps, refused, cost, trajectory.error, folder
+        )  # fmt: skip
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, without pictures."""
+        return {
+            "outcome": str(self.outcome),
+            "answer": self.answer,
+            "error": self.error,
+            "refused": list(self.refused),
+            "steps": [_plain(step) for step in self.steps],
+            "cost": {name: getattr(self.cost, name) for name in Cost.__slots__},
+            "folder": None if self.folder is None else str(self.folder),
+        }
+
+
+async def run_async(
+    goal: str,
+    *,
+    url: str,
+    policy: str | PolicyRequest | Policy = BUNDLED,
+    secrets: Iterable[Secret | str] = (),
+    allow: Sequence[str] = (),
+    private: bool = False,
+    confirm: Confirm = "critical",
+    steps: int = 30,
+    seconds: float = 600.0,
+    tokens: int | None = None,
+    view: View = View(),
+    headed: bool = False,
+    profile: str | Path | None = None,
+    cdp: str | None = None,
+    out: str | Path | None = None,
+    listeners: Sequence[Listener] = (),
+) -> RunResult:
+    """Give the agent one task in a real browser.
+
+    policy     a model (bundled, folder, hub id, preset), the address of a server, or an object with `start`
+    secrets    `Secret(name, value, hosts)`, or "NAME=VARIABLE@HOST": what it may type there and never sees
+    allow      hosts it may reach; none: every public one. `private`: also this machine and its network
+    confirm    "never", "critical" (refuse what cannot be taken back) or "always"; or a function that is asked about
+               critical actions and says True or False
+    profile    a file with saved log-ins: read if it is there, written at the end
+    cdp        the address of a browser that runs already (http://127.0.0.1:9222), to work in that one
+    out        a run directory to record in; nothing is kept without it
+    listeners  functions of (episode, event) that are told everything as it happens
+    """
+    known = tuple(one if isinstance(one, Secret) else parse_secret(one) for one in secrets)
+    options: dict[str, Any] = {
+        "network": NetworkPolicy(allow=tuple(allow), private=private),
+        "secrets": known,
+        "headless": not headed,
+        "profile": None if profile is None else Path(profile),
+        "attach": cdp,
+    }
+    today = time.strftime("%A, %Y-%m-%d")
+    task = Task("web", "task", goal + Secrets(known).explain(), start_url=url, options={"today": today})
+    actor, shown = await _actor(policy, view)
+    folder = None if out is None else Path(out)
+    try:
+        pool = environments.get("web")(PoolRequest(1, shown, options))
+        try:
+            trajectory = await run_once(
+                task,
+                actor,
+                pool,
+                folder,
+                limits=Limits(steps=steps, seconds=seconds, tokens=tokens, answer_when_over=True),
+                environment={"suite": "web", "view": shown.to_json()},
+                approval=_approval(confirm),
+                listeners=listeners,
+            )
+        finally:
+            await pool.close()
+    finally:
+        if isinstance(policy, str | PolicyRequest):
+            await actor.close()
+    return RunResult.of(trajectory, folder)
+
+
+run = blocking(run_async)
+
+
+async def _actor(policy: str | PolicyRequest | Policy, view: View) -> tuple[Policy, View]:
+    """Who acts, and how the page is shown to it."""
+    if not isinstance(policy, str | PolicyRequest):
+        return policy, view.over(VIEW)
+    request = policy if isinstance(policy, PolicyRequest) else PolicyRequest(policy)
+    asked = await ask_profile(request)
+    return await make_policy(asked), view.over(asked.profile.views.get("web", View())).over(VIEW)
+
+
+def _approval(confirm: Confirm) -> Approval:
+    if isinstance(confirm, Approval):
+        return confirm
+    if isinstance(confirm, str):
+        return Approval(confirm)
+    if not callable(confirm):
+        raise ConfigError(f"confirm is never, critical, always, or a function of a question; not {confirm!r}")
+    answer = confirm
+
+    async def ask(question: str) -> bool:
+        said = answer(question)
+        return bool(await said if inspect.isawaitable(said) else said)
+
+    return Approval("critical", ask)
+
+
+def _plain(step: Step) -> dict[str, Any]:
+    reply = step.reply
+    return {
+        "url": step.observation.url,
+        "thought": reply.thought,
+        "note": reply.note,
+        "action": None if reply.action is None else action_to_json(reply.action),
+        "refused": bool(step.info.get("refused")),
+        "error": reply.error,
+        "seconds": round(step.policy_seconds + step.environment_seconds, 3),
+    }

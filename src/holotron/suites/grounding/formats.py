@@ -1,0 +1,228 @@
+"""The published files, row by row. A row that is not what it should be is an error that names file and row.
+
+Which of these formats were read with real rows, and which from public descriptions only, is in docs/grounding.md.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from holotron.errors import InputError, MissingDependency
+from holotron.suites.grounding.items import GroundingItem, Notation, Nothing, Polygon, Target, box
+
+Row = Mapping[str, Any]
+
+
+# ----------------------------------------------------------------------------------------------------- the benchmarks
+
+
+def screenspot(folder: Path, *, suffix: str) -> Iterator[GroundingItem]:
+    """ScreenSpot and ScreenSpot-v2: `screenspot_{desktop,mobile,web}{_v2}.json`, boxes as left, top, width, height."""
+    for platform in ("desktop", "mobile", "web"):
+        file = find(folder, f"screenspot_{platform}{suffix}.json")
+        for number, row, where in rows_of(file):
+            name = text(row, "img_filename", where)
+            picture = find(folder, name)
+            tags = {"platform": platform, "ui_type": one_of(row, "data_type", ("text", "icon"), where)}
+            if "data_source" in row:
+                tags["source"] = str(row["data_source"])
+            yield from_file(f"{platform}-{number}", row, where, picture, "xywh", tags)
+
+
+def screenspot_pro(folder: Path) -> Iterator[GroundingItem]:
+    """ScreenSpot-Pro: `annotations/*.json`, boxes as left, top, right, bottom, with the picture's size in the row."""
+    files = sorted((folder / "annotations").glob("*.json"))
+    if not files:
+        raise InputError(f"{folder} has no annotations/*.json, which ScreenSpot-Pro consists of")
+    for file in files:
+        for number, row, where in rows_of(file):
+            size = size_of(row, "img_size", where)
+            tags = {key: text(row, key, where) for key in ("group", "platform", "application")}
+            tags["ui_type"] = one_of(row, "ui_type", ("text", "icon"), where)
+            yield GroundingItem(
+                str(row.get("id", f"{file.stem}-{number}")),
+                text(row, "instruction", where),
+                size,
+                box(row["bbox"], "xyxy", size, where),
+                reader(folder / "images" / text(row, "img_filename", where), where),
+                tags,
+            )
+
+
+def osworld_g(folder: Path, *, refined: bool = False) -> Iterator[GroundingItem]:
+    """OSWorld-G: boxes (left, top, width, height), polygons (flat list of corners) and refusals (nothing to click)."""
+    file = find(folder, "OSWorld-G_refined.json" if refined else "OSWorld-G.json")
+    buckets = _buckets(folder)
+    for _, row, where in rows_of(file):
+        size = size_of(row, "image_size", where)
+        values = row.get("box_coordinates")
+        if not isinstance(values, Sequence):
+            raise InputError(f"{where}: box_coordinates is a list of numbers, found {values!r}")
+        kinds = row.get("GUI_types") or []
+        match one_of(row, "box_type", ("bbox", "polygon", "refusal"), where):
+            case "bbox":
+                target: Target = box(values, "xywh", size, where)
+            case "polygon":
+                target = _polygon(values, where)
+            case _:
+                target = Nothing()
+        tags = {"box_type": str(row["box_type"])}
+        tags |= {f"bucket:{name}": "yes" for name, own in buckets.items() if set(kinds) & set(own)}
+        picture = reader(find(folder, text(row, "image_path", where)), where)
+        yield GroundingItem(text(row, "id", where), text(row, "instruction", where), size, target, picture, tags)
+
+
+def webclick(folder: Path) -> Iterator[GroundingItem]:
+    """WebClick: Parquet with pictures inside, boxes as shares of the picture."""
+    yield from parquet_items(folder, "unit", {"bucket": "bucket"})
+
+
+def groundui(folder: Path) -> Iterator[GroundingItem]:
+    """GroundUI-1K: Parquet with pictures inside, boxes as left, top, right, bottom."""
+    yield from parquet_items(folder, "xyxy", {"platform": "platform", "source": "source"})
+
+
+def showdown(folder: Path) -> Iterator[GroundingItem]:
+    """Showdown-clicks: `data.csv` with x1, y1, x2, y2 in pixels, pictures beside it."""
+    file = find(folder, "data.csv")
+    with file.open(newline="", encoding="utf-8") as opened:
+        for number, row in enumerate(csv.DictReader(opened), start=1):
+            where = f"{file}, row {number}"
+            try:
+                size = (int(row["width"]), int(row["height"]))
+                corners = [float(row[key]) for key in ("x1", "y1", "x2", "y2")]
+            except (KeyError, TypeError, ValueError) as error:
+                raise InputError(f"{where}: x1, y1, x2, y2, width and height must be numbers ({error})") from None
+            picture = reader(find(folder, text(row, "image", where)), where)
+            target = box(corners, "xyxy", size, where)
+            yield GroundingItem(str(row.get("id") or number), text(row, "instruction", where), size, target, picture)
+
+
+# ------------------------------------------------------------------------------------------------------------- reading
+
+
+def rows_of(file: Path) -> Iterator[tuple[int, Row, str]]:
+    try:
+        rows = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{file} is not valid JSON: {error}") from None
+    if not isinstance(rows, list):
+        raise InputError(f"{file} holds a {type(rows).__name__}, not a list of rows")
+    for number, row in enumerate(rows, start=1):
+        where = f"{file}, row {number}"
+        if not isinstance(row, Mapping):
+            raise InputError(f"{where}: a row is an object, found {row!r}"[:200])
+        yield number, row, where
+
+
+def parquet_items(folder: Path, notation: Notation, tags: Mapping[str, str]) -> Iterator[GroundingItem]:
+    """`tags`: what a tag is called here -> its column, where there is one."""
+    try:
+        import pyarrow.parquet as parquet
+    except ModuleNotFoundError:
+        raise MissingDependency.extra("pyarrow", "agent") from None
+    files = sorted(folder.rglob("*.parquet"))
+    if not files:
+        raise InputError(f"{folder} holds no Parquet files")
+    for file in files:
+        number = 0
+        for batch in parquet.ParquetFile(file).iter_batches(batch_size=32):
+            for row in batch.to_pylist():
+                number += 1
+                where = f"{file}, row {number}"
+                stored = row.get("image")
+                data = stored.get("bytes") if isinstance(stored, Mapping) else stored
+                if not isinstance(data, bytes):
+                    raise InputError(f"{where}: image holds no bytes")
+                size = _measured(data, where)
+                yield GroundingItem(
+                    f"{file.stem}-{number}",
+                    text(row, "instruction", where),
+                    size,
+                    box(row.get("bbox") or (), notation, size, where),
+                    lambda data=data: data,  # type: ignore[misc]
+                    {name: str(row[column]) for name, column in tags.items() if row.get(column) is not None},
+                )
+
+
+def from_file(
+    id: str, row: Row, where: str, picture: Path, notation: Notation, tags: Mapping[str, str]
+) -> GroundingItem:
+    """An item whose row does not say how large its picture is."""
+    read = reader(picture, where)
+    with Image.open(picture) as opened:
+        size = opened.size
+    target = box(row.get("bbox") or (), notation, size, where)
+    return GroundingItem(id, text(row, "instruction", where), size, target, read, tags)
+
+
+def reader(picture: Path, where: str) -> Any:
+    if not picture.is_file():
+        raise InputError(f"{where}: its picture {picture} is not there")
+    return picture.read_bytes
+
+
+def find(folder: Path, name: str) -> Path:
+    """A file of the benchmark, wherever below the folder it was unpacked."""
+    if (folder / name).is_file():
+        return folder / name
+    found = _index(folder).get(Path(name).name)
+    if found is None:
+        raise InputError(f"{folder} has no file {name}")
+    return found
+
+
+@lru_cache(maxsize=8)
+def _index(folder: Path) -> dict[str, Path]:
+    return {path.name: path for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def text(row: Row, key: str, where: str) -> str:
+    value = row.get(key)
+    if not isinstance(value, str) or not value.strip():
+        raise InputError(f"{where}: {key} is missing or empty")
+    return value
+
+
+def one_of(row: Row, key: str, known: Sequence[str], where: str) -> str:
+    if row.get(key) not in known:
+        raise InputError(f"{where}: {key} must be one of {', '.join(known)}, found {row.get(key)!r}")
+    return str(row[key])
+
+
+def size_of(row: Row, key: str, where: str) -> tuple[int, int]:
+    value = row.get(key)
+    if not isinstance(value, Sequence) or len(value) != 2 or not all(type(v) is int and v > 0 for v in value):
+        raise InputError(f"{where}: {key} is [width, height], found {value!r}")
+    return value[0], value[1]
+
+
+def _polygon(values: Sequence[float], where: str) -> Polygon:
+    if len(values) < 6 or len(values) % 2 or not all(isinstance(v, int | float) for v in values):
+        raise InputError(f"{where}: a polygon is a flat list of at least three corners, found {list(values)!r}")
+    return Polygon(tuple((float(x), float(y)) for x, y in zip(values[::2], values[1::2], strict=True)))
+
+
+def _buckets(folder: Path) -> dict[str, list[str]]:
+    """Which kinds of elements the publication counts as what."""
+    try:
+        file = find(folder, "buckets.json")
+    except InputError:
+        return {}
+    return {str(name): list(kinds) for name, kinds in json.loads(file.read_text()).items()}
+
+
+def _measured(data: bytes, where: str) -> tuple[int, int]:
+    try:
+        with Image.open(io.BytesIO(data)) as opened:
+            return opened.size
+    except (OSError, ValueError) as error:
+        raise InputError(f"{where}: its picture cannot be read: {error}") from None

@@ -1,0 +1,54 @@
+"""Under attack it stays reachable; told to end, it says so to whom it cuts off; told twice, it ends."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+
+import httpx
+
+from tests.server.attackers import attack, health_times
+from tests.server.process import ServerProcess, running
+
+LONG = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 30_000, "ignore_eos": True}
+
+
+def test_twenty_hostile_clients(server: ServerProcess) -> None:
+    """`benchmarks/hostile_server.py` measures it; on a machine that runs other tests too, only a wide margin holds."""
+    with attack(server.port) as attackers:
+        times = sorted(health_times(server.port, 8))
+    assert len(attackers.sent) == 6, attackers.sent  # all of them got to do something
+    assert times[len(times) // 2] < 0.25, times[-5:]
+    assert times[-1] < 2.5, times[-5:]
+    assert server.settled(120)["holotron_integrity_failures_total"] == 0
+    answer = httpx.post(f"{server.url}/v1/chat/completions", json=LONG | {"max_tokens": 2}, timeout=120)
+    assert answer.status_code == 200
+
+
+def test_what_the_end_cuts_off_is_told() -> None:
+    with running("tiny", "--server.drain_seconds", "0.3") as server:
+        with httpx.stream(
+            "POST", f"{server.url}/v1/chat/completions", json=LONG | {"stream": True}, timeout=60
+        ) as reply:
+            lines = reply.iter_lines()
+            next(lines)
+            server.signal(signal.SIGTERM)
+            events = [line for line in lines if line]
+        assert json.loads(events[-1].removeprefix("data: "))["error"]["code"] == "shutting_down"
+        assert server.wait(60) == 0
+
+
+def test_a_second_signal_ends_it_at_once() -> None:
+    with running("tiny", "--server.drain_seconds", "300") as server:
+        body = LONG | {"stream": True}
+        with httpx.stream("POST", f"{server.url}/v1/chat/completions", json=body, timeout=60) as reply:
+            next(reply.iter_lines())
+            server.signal(signal.SIGTERM)
+            until = time.monotonic() + 30
+            while httpx.get(f"{server.url}/health/ready", timeout=30).status_code != 503:
+                assert time.monotonic() < until
+            started = time.monotonic()
+            server.signal(signal.SIGTERM)
+            assert server.wait(30) == 128 + signal.SIGTERM
+            assert time.monotonic() - started < 2

@@ -1,0 +1,200 @@
+"""Grounding benchmarks: official verdicts reproduced, formats held to what they say, played as any suite."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from holotron.agent.policies.scripted import ScriptedPolicy
+from holotron.errors import ConfigError, InputError
+from holotron.evals.evaluate import evaluate
+from holotron.evals.grounding import Verdict, grounding_figures, screenspot_pro_tables
+from holotron.rollouts.store import RunReader
+from holotron.suites.base import GROUNDING, find_suite, suites
+from holotron.suites.grounding.benchmarks import BENCHMARKS, load
+from holotron.suites.grounding.items import Box, Nothing, Polygon, box
+from holotron.types import Answer, Click
+
+HERE = Path(__file__).parent
+DATA = Path(os.environ.get("HOLOTRON_BENCHMARKS", HERE.parents[2] / "shared" / "data"))  # published files, not in here
+needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="needs published benchmark files (HOLOTRON_BENCHMARKS)")
+
+
+def png(size: tuple[int, int]) -> bytes:
+    buffer = io.BytesIO()
+    Image.new("RGB", size, "white").save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+# ------------------------------------------------------------------------------------------------- official verdicts
+
+
+def test_the_verdicts_of_osworld_gs_own_script():
+    golden = json.loads((HERE / "osworld_g_official.json").read_text())
+    checked = 0
+    for row in golden["rows"]:
+        values = row["box_coordinates"]
+        match row["box_type"]:
+            case "bbox":
+                target: Any = box(values, "xywh", tuple(row["image_size"]), row["id"])
+            case "polygon":
+                target = Polygon(tuple(zip(values[::2], values[1::2], strict=True)))
+            case _:
+                target = Nothing()
+        for x, y, verdict in row["points"]:
+            assert target.holds(None if x < 0 else (x, y)) is bool(verdict), (row["id"], x, y)
+            checked += 1
+    assert checked == 360
+
+
+@needs_data
+def test_every_verdict_and_breakdown_of_screenspot_pros_own_script():
+    golden = json.loads((DATA / "screenspot-pro" / "scored_by_official_script.json").read_text())
+    verdicts = []
+    for number, row in enumerate(golden["details"]):
+        point = None if row["pred"] is None else tuple(row["pred"])
+        right = Box(*row["bbox"]).holds(point)
+        assert {"correct": True}.get(row["correctness"], False) is right, number
+        tags = {key: row[key] for key in ("group", "platform", "application", "ui_type")}
+        verdicts.append(Verdict(str(number), right, point is not None, tags))
+    assert len(verdicts) == 1581
+    assert screenspot_pro_tables(verdicts) == golden["metrics"]
+
+
+@needs_data
+@pytest.mark.parametrize("name", ["osworld-g", "osworld-g-refined"])
+def test_every_published_row_at_hand_is_read(name):
+    items = load(name, DATA / "osworld_g")
+    kinds = [type(item.target).__name__ for item in items.values()]
+    assert {kind: kinds.count(kind) for kind in set(kinds)} == {"Box": 8, "Polygon": 4, "Nothing": 3}
+    for item in items.values():
+        with Image.open(io.BytesIO(item.picture())) as opened:
+            assert opened.size == item.size
+    assert any("bucket:fine_grained_manipulation" in item.tags for item in items.values())
+
+
+# ------------------------------------------------------------------------------------------------------------- formats
+
+
+def test_boxes_are_held_to_their_notation():
+    size = (200, 100)
+    assert box([10, 20, 110, 70], "xyxy", size, "x") == box([10, 20, 100, 50], "xywh", size, "x")
+    assert box([0.05, 0.25, 0.5, 0.75], "unit", size, "x") == Box(10, 25, 100, 75)
+    for values, notation, says in (
+        ([150, 20, 190, 90], "xywh", "another notation"),
+        ([100, 50, 20, 30], "xyxy", "another notation"),
+        ([10, 20, 110, 70], "unit", "shares of the picture"),
+        ([1, 2, 3], "xyxy", "four numbers"),
+        ([1, 2, "3", 4], "xyxy", "four numbers"),
+    ):
+        with pytest.raises(InputError, match=says):
+            box(values, notation, size, "file.json, row 7")  # type: ignore[arg-type]
+
+
+def made(name: str, folder: Path) -> tuple[Path, str]:
+    """A tiny benchmark in the published format with two items, and which file holds its rows."""
+    folder.mkdir()
+    (folder / "images").mkdir()
+    for picture in ("a.png", "b.png"):
+        (folder / "images" / picture).write_bytes(png((200, 100)))
+    if name.startswith("screenspot") and name != "screenspot-pro":
+        suffix = "_v2" if name.endswith("v2") else ""
+        row = {"img_filename": "a.png", "bbox": [10, 20, 100, 50], "instruction": "press", "data_type": "text"}
+        for platform in ("desktop", "mobile", "web"):
+            rows = [row, row | {"data_type": "icon"}] if platform == "web" else []
+            (folder / f"screenspot_{platform}{suffix}.json").write_text(json.dumps(rows))
+        return folder, f"screenspot_web{suffix}.json"
+    if name == "screenspot-pro":
+        (folder / "annotations").mkdir()
+        row = {
+            "id": "a", "img_filename": "a.png", "img_size": [200, 100], "bbox": [10, 20, 110, 70],
+            "instruction": "press", "application": "word", "platform": "windows", "group": "Office", "ui_type": "text",
+        }  # fmt: skip
+        rows = [row, row | {"id": "b", "ui_type": "icon"}]
+        (folder / "annotations" / "word_windows.json").write_text(json.dumps(rows))
+        return folder, "annotations/word_windows.json"
+    if name.startswith("osworld-g"):
+        row = {
+            "id": "a", "image_path": "a.png", "image_size": [200, 100], "instruction": "press", "box_type": "bbox",
+            "box_coordinates": [10, 20, 100, 50], "GUI_types": ["Label"],
+        }  # fmt: skip
+        rows = [row, row | {"id": "b", "box_type": "refusal", "box_coordinates": [0, 0, 0, 0]}]
+        file = "OSWorld-G_refined.json" if name.endswith("refined") else "OSWorld-G.json"
+        (folder / file).write_text(json.dumps(rows))
+        return folder, file
+    if name == "showdown-clicks":
+        with (folder / "data.csv").open("w", newline="") as file_:
+            writer = csv.writer(file_)
+            writer.writerow(["id", "image", "instruction", "x1", "y1", "x2", "y2", "width", "height"])
+            for id in "ab":
+                writer.writerow([id, f"{id}.png", "press", 10, 20, 110, 70, 200, 100])
+        return folder, "data.csv"
+    corners = [0.05, 0.2, 0.55, 0.7] if name == "webclick" else [10.0, 20.0, 110.0, 70.0]
+    rows = [
+        {"image": {"bytes": png((200, 100)), "path": None}, "instruction": "press", "bbox": corners, "bucket": "agent",
+         "platform": "web", "source": "x"}
+    ] * 2  # fmt: skip
+    pq.write_table(pa.Table.from_pylist(rows), folder / "test.parquet")
+    return folder, "test.parquet"
+
+
+@pytest.mark.parametrize("name", GROUNDING)
+def test_every_format_loads_and_is_played(name, tmp_path):
+    folder, _ = made(name, tmp_path / "files")
+    suite = find_suite(f"{name}:{folder}")
+    assert len(suite.tasks) == 2 and suite.describe()["published_items"] == BENCHMARKS[name].items
+
+    def first_right(environment: Any, observation: Any, step: int) -> Any:
+        assert observation.viewport == (200, 100)
+        return Click(60, 45) if environment.task.name == suite.tasks[0].name else Click(190, 95)
+
+    asyncio.run(evaluate(ScriptedPolicy(first_right), suite, tmp_path / "run"))
+    figures = grounding_figures(RunReader(tmp_path / "run"))
+    assert (figures.overall.right, figures.overall.items) == (1, 2)
+    assert json.loads(json.dumps(figures.to_json()))["overall"]["accuracy"] == 0.5
+    if name.startswith("osworld-g"):
+        assert figures.by["without refusals"].accuracy == 1.0 and figures.by["box_type=refusal"].accuracy == 0.0
+    if name.startswith("screenspot"):
+        assert (figures.overall.text, figures.overall.icon) == (1.0, 0.0)
+
+
+def test_a_refusal_is_right_where_nothing_is_there_and_an_unusable_reply_is_not(tmp_path):
+    folder, _ = made("osworld-g", tmp_path / "files")
+    suite = find_suite(f"osworld-g:{folder}")
+    says_no = ScriptedPolicy(lambda environment, observation, step: Answer("it is not there"))
+    asyncio.run(evaluate(says_no, suite, tmp_path / "no"))
+    figures = grounding_figures(RunReader(tmp_path / "no"))
+    assert figures.by["box_type=refusal"].accuracy == 1.0 and figures.by["box_type=bbox"].accuracy == 0.0
+
+
+@pytest.mark.parametrize("name", [name for name in GROUNDING if name not in ("webclick", "groundui-1k")])
+def test_a_damaged_row_names_file_and_row(name, tmp_path):
+    folder, file = made(name, tmp_path / "files")
+    text = (folder / file).read_text()
+    damaged = text.replace("press", "", 1) if file.endswith(".json") else text.replace("70,200", "oops,200", 1)
+    assert damaged != text
+    (folder / file).write_text(damaged)
+    with pytest.raises(InputError, match=f"{Path(file).name}, row 1: "):
+        load(name, folder)
+    if file.endswith(".json"):
+        (folder / file).write_text(text[: len(text) // 2])
+        with pytest.raises(InputError, match=Path(file).name):
+            load(name, folder)
+
+
+def test_what_is_missing_is_said():
+    with pytest.raises(ConfigError, match="name the folder"):
+        find_suite("screenspot-pro")
+    with pytest.raises(ConfigError, match="there is no folder"):
+        find_suite("webclick:nowhere")
+    assert set(GROUNDING) == set(BENCHMARKS) and set(GROUNDING) <= set(suites.names())

@@ -1,0 +1,85 @@
+"""tools/offline_round.py: time boxes, copies, seeds, failures and results, with real commands of the package."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PLAN = """
+name = "{name}"
+results = ["runs/{name}.stages.json"]
+
+[[stage]]
+name = "one"
+seconds = 60
+job = [
+  {{ name = "list", copies = 2, seeds = [10, 14, 1], command = ["sites", "list"] }},
+  {{ name = "endless", background = true, command = ["sites", "serve", "shop"] }},
+]
+
+[[stage]]
+name = "wrong"
+seconds = 60
+job = [{{ command = ["no-such-command"] }}]
+
+[[stage]]
+name = "boxed"
+seconds = 4
+job = [{{ command = ["sites", "serve", "shop"] }}]
+"""
+
+
+def run(plan: Path, store: Path, results: Path, *more: str) -> str:
+    command = [sys.executable, str(plan.parent / "tools/offline_round.py"), str(plan), "--store", str(store)]
+    done = subprocess.run([*command, "--results", str(results), *more], capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Path:
+    """In a copy of the tree, because a round writes to runs/ there."""
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools/offline_round.py").write_bytes((ROOT / "tools/offline_round.py").read_bytes())
+    (tmp_path / "src").symlink_to(ROOT / "src")
+    path = tmp_path / "a.plan"
+    path.write_text(PLAN.format(name="try"))
+    return path
+
+
+def test_a_round(plan: Path, tmp_path: Path):
+    store, results = tmp_path / "store", tmp_path / "out"
+    store.mkdir()
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w:xz") as file:
+        entry = tarfile.TarInfo("carried/word.txt")
+        entry.size = 5
+        file.addfile(entry, io.BytesIO(b"hello"))
+    data = archive.getvalue()
+    (store / "things.tar.xz.aa").write_bytes(data[:100])
+    (store / "things.tar.xz.ab").write_bytes(data[100:])
+    began = time.monotonic()
+    said = run(plan, store, results)
+    assert time.monotonic() - began < 200
+    assert (store / "carried/word.txt").read_text() == "hello"
+    # Each copy has its own seeds, and the endless one did not keep the stage from ending.
+    assert "one-list-0: [0, 0]" in said and "one-list-1: [0, 0]" in said and "one-endless-0: stopped" in said
+    assert "wrong-job-0 ended with 2" in said and "No such command" in said
+    assert "boxed took" in said
+    # What went wrong is tried again, what is over is not.
+    whole = b"".join(part.read_bytes() for part in sorted(results.glob("round.tar.*")))
+    with tarfile.open(fileobj=io.BytesIO(whole)) as file:
+        names = file.getnames()
+        assert json.load(file.extractfile("runs/try.stages.json")) == ["one", "boxed"]
+    assert "runs/logs/one-list-0.log" in names
+    again = run(plan, store, results)
+    assert "wrong-job-0 ended with 2" in again and "one took" not in again and "boxed took" not in again
+    assert not subprocess.run(["pgrep", "-f", f"{tmp_path}"], capture_output=True, text=True).stdout
