@@ -275,6 +275,7 @@ class Processor:
         return PromptImage(start, length, tiles, keys, size=size)
 
     def _cut(self, source: ImageSource) -> CutPicture:
+        assert not isinstance(source, TiledImage)
         pixels = load_image(source, self.image_limits)
         tiles = to_tiles(pixels, self._image_config())
         return CutPicture(tiles, tuple(tile_keys(tiles)), (pixels.shape[1], pixels.shape[0]))
