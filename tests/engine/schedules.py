@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from holotron.engine.api import Mark, Overloaded, Result, SamplingParams, SessionBusy, Span
+from holotron.engine.api import Mark, SamplingParams, SessionBusy, Span
 from holotron.engine.core import Core
 from holotron.engine.log import Log
 from holotron.engine.sequence import Sequence
@@ -37,12 +37,9 @@ class Twin:
 class World:
     """Carries out a schedule on an engine and keeps a plain record beside it."""
 
-    def __init__(self, core: Core, tolerance: float | None, may_refuse: bool = False) -> None:
-        """Every token is held against the network alone, up to `tolerance`; None: no token is. `may_refuse`: memory is
-        so small that requests may fail for lack of it."""
+    def __init__(self, core: Core, tolerance: float | None) -> None:
+        """Every token is held against the network alone, up to `tolerance`; None: no token is."""
         self.core = core
-        self.may_refuse = may_refuse
-        self.refused = 0
         self.tolerance = tolerance
         self.twins: list[Twin] = []
         self.strays: list[tuple[Log, Asked]] = []  # stateless requests under way
@@ -96,16 +93,12 @@ class World:
         if twin.asked is None:
             return
         result = twin.asked.finished(self.core)
-        assert result.finish_reason in ("length", "cancelled") or self.is_refusal(result), result
+        assert result.finish_reason in ("length", "cancelled"), result
         for token in result.tokens:
             twin.log.append(token)
         assert twin.sequence.log.ids == twin.log.ids
         self.verify(twin.log, len(result.tokens))
         twin.asked = None
-
-    def is_refusal(self, result: Result) -> bool:
-        self.refused += isinstance(result.error, Overloaded)
-        return self.may_refuse and isinstance(result.error, Overloaded)
 
     def verify(self, log: Log, generated: int) -> None:
         if self.tolerance is not None:
@@ -116,7 +109,7 @@ class World:
         if asked.result is None and not wait:
             return
         result = asked.finished(self.core)
-        assert result.finish_reason == "length" or self.is_refusal(result), result
+        assert result.finish_reason == "length", result
         for token in result.tokens:
             log.append(token)
         self.verify(log, len(result.tokens))

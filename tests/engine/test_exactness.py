@@ -26,7 +26,8 @@ CONFIGS = st.builds(
     max_running=st.sampled_from([1, 3, 8]),
     token_budget=st.sampled_from([8, 11, 64]),
     expected_tokens=st.sampled_from([1, 16]),
-    prefix_cache_bytes=st.sampled_from([0, 3000, 1 << 20]),
+    host_bytes=st.sampled_from([0, 3000, 1 << 30]),
+    prefix_cache_bytes=st.sampled_from([0, 3000, None]),
     vision_cache_bytes=st.sampled_from([0, 1 << 20]),
     overlap=st.booleans(),
     graphs=st.booleans(),
@@ -36,7 +37,7 @@ THOROUGH: dict[str, Any] = {"derandomize": True, "suppress_health_check": list(H
 
 def play(kind: str, dtype: torch.dtype, tolerance: float, config: EngineConfig, operations: list[Operation]) -> Core:
     core = Core(micro_model(kind, dtype), config)
-    world = World(core, tolerance, may_refuse=config.host_bytes < 1 << 30)
+    world = World(core, tolerance)
     world.run(operations)
     world.tear_down()
     return core

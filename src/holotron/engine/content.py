@@ -29,6 +29,12 @@ class ContentEncoder:
     def encode(self, parts: Parts, deltas: Deltas | None = None, scope: bytes = b"") -> Log:
         """Content as a log keeps it. With `deltas`, images are told as changes to the screen before. Tiles belong to a
         scope, see `prefix`."""
+        if self._processor is None:
+            return self._encode_all(parts, deltas, scope)
+        with self._processor.seen.by(scope):
+            return self._encode_all(parts, deltas, scope)
+
+    def _encode_all(self, parts: Parts, deltas: Deltas | None, scope: bytes) -> Log:
         content = Log()
         for part in _as_parts(parts):
             if (

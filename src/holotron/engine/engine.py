@@ -38,6 +38,7 @@ from holotron.engine.log import Log
 from holotron.engine.sampler import mix64
 from holotron.engine.sequence import Request, Sequence
 from holotron.engine.session import Session
+from holotron.engine.sizes import free_host_memory
 from holotron.engine.text import TextStream
 from holotron.errors import HolotronError, InputError
 from holotron.model.model import Holotron
@@ -81,6 +82,8 @@ class Engine:
         self.config = config or EngineConfig()
         self.workers = ThreadPoolExecutor(self.config.workers, thread_name_prefix="holotron-worker")
         self._core = Core(model, self.config, on_step)
+        if processor is not None:
+            processor.seen.limit_bytes = free_host_memory() // 16
         self._content = ContentEncoder(model, processor, self._core.tiles)
         self._tokenizer = processor.tokenizer if processor is not None else None
         self._grammars = (

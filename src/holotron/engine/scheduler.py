@@ -36,7 +36,7 @@ from holotron.engine.blocks import Demand, Pools
 from holotron.engine.sequence import Request, Sequence
 
 AHEAD = 16  # tokens that decodes have pages for beforehand
-PATIENCE = 1.0  # seconds for which a session on the host lets those on the device go before it
+PATIENCE = 5.0  # seconds for which a session on the host lets those on the device go before it
 
 
 class Piece(NamedTuple):  # cheaper to make than a dataclass, and every token takes one
@@ -351,8 +351,8 @@ class Scheduler:
         return demand
 
     def _make_room(self, demand: Callable[[], Demand], request: Request, *, alone: bool = False) -> bool:
-        """`alone`: nobody runs whose end could be waited for. Then what others wait for is computed again as well, and
-        in the end what the request itself has set aside."""
+        """`alone`: nobody runs whose end could be waited for. Then whoever waits has to forget, and in the end the
+        request itself what it has set aside."""
         reserves, pools = self._reserves, self._pools
         while pools.short(demand()) and reserves.evict(stale=True):
             pass  # rather than move it to the host
@@ -369,8 +369,10 @@ class Scheduler:
         return any(other.sequence.promised for other in self.waiting)
 
     def _have_forgotten(self, request: Request, alone: bool) -> bool:
-        last_first = sorted(self.waiting, key=lambda other: other.order, reverse=True) if alone else []
-        return self._reserves.forget(keep=request.sequence, waiting=(other.sequence for other in last_first))
+        """Those at rest first; then those who wait, from the end of the queue, up to this request."""
+        behind = [other for other in self.waiting if alone or other.order > request.order]
+        behind.sort(key=lambda other: other.order, reverse=True)
+        return self._reserves.forget(keep=request.sequence, waiting=(other.sequence for other in behind))
 
     def _no_room(self, request: Request) -> Overloaded:
         tokens = len(request.sequence.log)

@@ -124,7 +124,11 @@ class GenerationJob(ABC, Generic[Body]):
         await self._on_worker(lambda: list(map(self.loaded.gauge.check, prompts)))
 
     async def _on_worker(self, work: Callable[[], T], lane: Lane | None = None) -> T:
-        return await self.service.workers.run(self.caller.turn, work, lane or self.lane)
+        def remembering() -> T:
+            with self.loaded.processor.seen.by(self.caller.scope):  # pictures this tenant sends again are cut once
+                return work()
+
+        return await self.service.workers.run(self.caller.turn, remembering, lane or self.lane)
 
     async def _compile(self, one: Prepared, copies: int = 1) -> list[Matcher | None]:
         engine, grammar = self.loaded.engine, one.grammar

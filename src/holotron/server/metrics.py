@@ -27,6 +27,12 @@ _COUNTERS = {
     "blocks_to_device": "KV pages and states brought back",
     "preemptions": "Running requests that had to yield",
     "evicted_sessions": "Cached prefixes dropped for room",
+    "forgotten_sessions": "Open sessions that forgot what they remember for lack of memory, to be computed again",
+    "resumed_everything": "Stateless requests that continued an earlier one",
+    "resumed_prompt": "Stateless requests that continued an earlier prompt, with the reply told otherwise",
+    "resumed_window": "Stateless requests that had dropped the oldest picture, resumed where it stood",
+    "resumed_beginning": "Stateless requests that found a common beginning",
+    "resumed_nothing": "Stateless requests that were computed from their first token",
     "integrity_failures": "Accounting checks that failed: a bug, please report it",
 }
 _GAUGES = {

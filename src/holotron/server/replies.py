@@ -73,12 +73,16 @@ class Usage:
     cached: int = 0
     generated: int = 0
     reasoning: int = 0
+    resumed: str | None = None  # where the cached tokens of the first prompt come from
+    warning: str | None = None
     counted: set[int] = field(default_factory=set)  # prompts, by their numbers
 
     def add(self, result: Result, reasoning: int = 0, *, prompt: int = 0) -> None:
         if prompt not in self.counted:
             self.prompt += result.prompt_tokens
             self.cached += result.cached_tokens
+            self.resumed = self.resumed or result.resumed
+            self.warning = self.warning or result.warning
         self.counted.add(prompt)
         self.generated += len(result.tokens)
         self.reasoning += reasoning
@@ -88,8 +92,9 @@ class Usage:
             "prompt_tokens": self.prompt,
             "completion_tokens": self.generated,
             "total_tokens": self.prompt + self.generated,
-            "prompt_tokens_details": {"cached_tokens": self.cached},
+            "prompt_tokens_details": {"cached_tokens": self.cached, "resumed": self.resumed or "nothing"},
             "completion_tokens_details": {"reasoning_tokens": self.reasoning},
+            **({"warning": self.warning} if self.warning is not None else {}),
         }
 
 

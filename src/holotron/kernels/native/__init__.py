@@ -19,7 +19,7 @@ from torch import Tensor
 from holotron.kernels.layout import Layout
 from holotron.kernels.native.build import library
 
-__all__ = ["ATTENTION", "FEW", "MAMBA", "MLP", "Layer", "Program", "Shape", "library", "linear"]
+__all__ = ["ATTENTION", "FEW", "MAMBA", "MLP", "Layer", "Program", "Shape", "library", "linear", "resize"]
 
 MAMBA, MLP, ATTENTION = range(3)
 FEW = 20  # rows up to which a product only reads its weights once, as in linear.h
@@ -110,3 +110,15 @@ def linear(library: ctypes.CDLL, x_TI: Tensor, weight_OI: Tensor) -> Tensor:
         torch.get_num_threads(),
     )
     return y_TO
+
+
+def resize(library: ctypes.CDLL, image_HW3: np.ndarray, rows: int, columns: int, height: int, width: int) -> Tensor:
+    """A picture (uint8, contiguous) as so many tiles, uint8 [rows * columns, 3, height, width]; see resize.h. Other
+    threads run meanwhile."""
+    tiles = torch.empty(rows * columns, 3, height, width, dtype=torch.uint8)
+    library.holotron_resize(
+        c_void_p(image_HW3.ctypes.data),
+        *map(c_long, (*image_HW3.shape[:2], rows, columns, height, width)),
+        c_void_p(tiles.data_ptr()),
+    )
+    return tiles

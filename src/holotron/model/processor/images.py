@@ -13,6 +13,7 @@ quarter of the cost. Qwen's processor works in bytes throughout, and for its mod
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import hashlib
 import io
@@ -25,6 +26,7 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from holotron.errors import InputError
+from holotron.kernels.native import library, resize
 from holotron.model.processor.tiling import ImageConfig, patch_grid, tile_grid
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
@@ -98,7 +100,7 @@ def _to_rgb(image: Image.Image) -> np.ndarray:
         image = image.convert("RGBA")
         backdrop = Image.new("RGBA", image.size, "white")
         image = Image.alpha_composite(backdrop, image)
-    return np.array(image.convert("RGB"))
+    return np.array(image if image.mode == "RGB" else image.convert("RGB"))
 
 
 def check_pixels(image: np.ndarray, limits: ImageLimits | None = None) -> np.ndarray:
@@ -115,6 +117,8 @@ def to_tiles(image: np.ndarray | Tensor, config: ImageConfig) -> Tensor:
     At dynamic resolution it is one picture [1, 3, rows * patch, columns * patch]. Tensors stay on their
     device.
     """
+    if isinstance(image, np.ndarray) and (found := library()) is not None:
+        return _to_tiles_natively(np.ascontiguousarray(image), config, found)
     if isinstance(image, np.ndarray):  # torch shares memory, but not of read-only or mirrored arrays
         image = torch.from_numpy(np.require(image, requirements=["C", "W"]))
     pixels = image.permute(2, 0, 1)[None]
@@ -129,6 +133,20 @@ def to_tiles(image: np.ndarray | Tensor, config: ImageConfig) -> Tensor:
     tiles = sheet.view(3, rows, size, columns, size).permute(1, 3, 0, 2, 4).reshape(-1, 3, size, size)
     if config.use_thumbnail and len(tiles) > 1:
         tiles = torch.cat([tiles, _resize(pixels, size, size)])
+    return tiles
+
+
+def _to_tiles_natively(image: np.ndarray, config: ImageConfig, native: ctypes.CDLL) -> Tensor:
+    """The same in a tenth of the time; results differ by at most one level where torch's sums end between two."""
+    height, width = image.shape[:2]
+    if config.dynamic:
+        columns, rows = patch_grid(width, height, config)
+        return resize(native, image, 1, 1, rows * config.patch_size, columns * config.patch_size)
+    columns, rows = tile_grid(width, height, config)
+    size = config.tile_size
+    tiles = resize(native, image, rows, columns, size, size)
+    if config.use_thumbnail and len(tiles) > 1:
+        tiles = torch.cat([tiles, resize(native, image, 1, 1, size, size)])
     return tiles
 
 
@@ -165,8 +183,8 @@ def tile_keys(tiles: Tensor) -> list[bytes]:
     shape = repr(tuple(tiles.shape[1:])).encode()
 
     def key(tile: np.ndarray) -> bytes:
-        digest = hashlib.blake2b(shape, digest_size=16)
+        digest = hashlib.sha256(shape)  # processors have instructions for it
         digest.update(tile.data)
-        return digest.digest()
+        return digest.digest()[:16]
 
     return [key(tile) for tile in tiles.cpu().contiguous().numpy()]

@@ -27,6 +27,7 @@ from holotron.model.processor.images import ImageLimits, TiledImage, tile_keys, 
 from holotron.model.processor.ink import REPLY_MARKUP, ink, plain
 from holotron.model.processor.messages import ImageSource, load_image, plain_chat
 from holotron.model.processor.sampling import SamplingDefaults
+from holotron.model.processor.seen import CutPicture, SeenPictures
 from holotron.model.processor.template import ChatTemplate, Message
 from holotron.model.processor.tiling import ImageConfig, image_tokens
 from holotron.model.processor.tokenizer import Tokenizer, byte_tokenizer
@@ -94,6 +95,7 @@ class Processor:
         self.sampling = sampling or SamplingDefaults()
         self.limits = limits or PromptLimits()
         self.image_limits = image_limits or ImageLimits()
+        self.seen = SeenPictures()
         if images is not None and tokenizer.image_id is None:
             raise ConfigError(f"the model sees images but its tokenizer has no token {tokenizer.image!r}")
         self._check_template()
@@ -270,11 +272,15 @@ class Processor:
         if isinstance(source, TiledImage):
             tiles, size, keys = source.tiles, source.size, source.keys
         else:
-            pixels = load_image(source, self.image_limits)
-            tiles, size = to_tiles(pixels, self._image_config()), (pixels.shape[1], pixels.shape[0])
-            keys = tuple(tile_keys(tiles))
+            tiles, keys, size = self.seen.cut(source, lambda: self._cut(source))
         length = len(tiles) * self._image_config().tokens(*tiles.shape[-2:])
         return PromptImage(start, length, tiles, keys, size=size)
+
+    def _cut(self, source: ImageSource) -> CutPicture:
+        assert not isinstance(source, TiledImage)
+        pixels = load_image(source, self.image_limits)
+        tiles = to_tiles(pixels, self._image_config())
+        return CutPicture(tiles, tuple(tile_keys(tiles)), (pixels.shape[1], pixels.shape[0]))
 
     def _delta(self, image: PromptImage, deltas: Deltas) -> tuple[PromptImage, list[int]]:
         """The image told as changes, and its tokens; whole where that is not shorter."""
