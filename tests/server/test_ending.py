@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import time
 
@@ -15,10 +16,9 @@ LONG = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 30_000
 
 
 def test_twenty_hostile_clients(server: ServerProcess) -> None:
-    """`benchmarks/hostile_server.py` measures it. A machine that runs other tests too is slower: how much, a server at
-    rest shows, which answers within 2 ms on one that does not."""
-    rest = sorted(health_times(server.port, 2))
-    slower = max(1.0, rest[len(rest) // 2] / 0.002)
+    """`benchmarks/hostile_server.py` measures it. Where other processes want the cores too, a busy server gets its
+    share of them, and is that much slower."""
+    slower = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
     with attack(server.port) as attackers:
         times = sorted(health_times(server.port, 8))
     assert len(attackers.sent) == 6, attackers.sent  # all of them got to do something
