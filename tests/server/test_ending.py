@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import time
 
@@ -15,12 +16,14 @@ LONG = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 30_000
 
 
 def test_twenty_hostile_clients(server: ServerProcess) -> None:
-    """`benchmarks/hostile_server.py` measures it; on a machine that runs other tests too, only a wide margin holds."""
+    """`benchmarks/hostile_server.py` measures it. Where other processes want the cores too, a busy server gets its
+    share of them, and is that much slower."""
+    slower = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
     with attack(server.port) as attackers:
         times = sorted(health_times(server.port, 8))
     assert len(attackers.sent) == 6, attackers.sent  # all of them got to do something
-    assert times[len(times) // 2] < 0.25, times[-5:]
-    assert times[-1] < 2.5, times[-5:]
+    assert times[len(times) // 2] < 0.25 * slower, (slower, times[-5:])
+    assert times[-1] < 2.5 * slower, (slower, times[-5:])
     assert server.settled(120)["holotron_integrity_failures_total"] == 0
     answer = httpx.post(f"{server.url}/v1/chat/completions", json=LONG | {"max_tokens": 2}, timeout=120)
     assert answer.status_code == 200
@@ -43,7 +46,8 @@ def test_a_second_signal_ends_it_at_once() -> None:
     with running("tiny", "--server.drain_seconds", "300") as server:
         body = LONG | {"stream": True}
         with httpx.stream("POST", f"{server.url}/v1/chat/completions", json=body, timeout=60) as reply:
-            next(reply.iter_lines())
+            lines = reply.iter_lines()  # held: without it the reply would be closed
+            next(lines)
             server.signal(signal.SIGTERM)
             until = time.monotonic() + 30
             while httpx.get(f"{server.url}/health/ready", timeout=30).status_code != 503:
