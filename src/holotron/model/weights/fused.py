@@ -28,8 +28,7 @@ class Slice(NamedTuple):
 
     key: str  # of that tensor
     expert: int
-    first: int  # rows of the matrix, before it is turned over
-    count: int
+    rows: slice  # of the matrix, before it is turned over
     transposed: bool
 
 
@@ -63,7 +62,7 @@ def unfused(headers: Mapping[str, Header], config: ModelConfig) -> dict[str, Hea
         count = rows // len(names)
         for j in range(moe.experts):
             for n, name in enumerate(names):
-                inside = Slice(key, j, n * count, count, transposed)
+                inside = Slice(key, j, slice(n * count, (n + 1) * count), transposed)
                 result[f"{stem}.experts.{j}.{name}.weight"] = Header((count, columns), header.kind, header.file, inside)
     return result
 
@@ -73,8 +72,8 @@ def read(shard: safe_open, key: str, header: Header) -> Tensor:
     if header.inside is None:
         return shard.get_tensor(key)
     where = header.inside
-    piece, rows = shard.get_slice(where.key), slice(where.first, where.first + where.count)
-    return piece[where.expert, :, rows].T if where.transposed else piece[where.expert, rows]
+    piece = shard.get_slice(where.key)
+    return piece[where.expert, :, where.rows].T if where.transposed else piece[where.expert, where.rows]
 
 
 def fused(model: Holotron, parameter: str) -> Iterator[tuple[str, Tensor]]:
