@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holotron.envs.downloads import safe_name
 from holotron.envs.network import Blocked, Guard, NetworkPolicy, check_url
-from holotron.envs.session import safe_name
 from holotron.errors import ConfigError, EnvironmentFault
 from holotron.types import Goto, Task
 from tests.envs.site import Site

@@ -342,8 +342,8 @@ def check_attention(bench: Bench) -> Iterator[Result]:
 
 
 def check_tiles(bench: Bench) -> Iterator[Result]:
-    """What the vision tower uses: heads of 80, of a power of two, and smaller than a matrix unit's tile."""
-    shapes = [(2, 74, 3, 80), (1, 128, 2, 32), (2, 37, 2, 12)]
+    """What vision towers use: heads of 80 and 72, of a power of two, and smaller than a matrix unit's tile."""
+    shapes = [(2, 74, 3, 80), (1, 80, 2, 72), (1, 128, 2, 32), (2, 37, 2, 12)]
     if bench.device == "cuda":
         shapes += [(3, 1040, 16, 80), (1, 260, 8, 32), (2, 64, 2, 80), (1, 321, 1, 80)]
     for dtype in (FP32, bench.half):

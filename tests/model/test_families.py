@@ -43,7 +43,7 @@ FILES: list[tuple[str | None, dict[str, Any]]] = [
     ("qwen3", {"model_type": "qwen3"}),
     ("qwen3", {"architectures": ["Qwen3ForCausalLM"]}),
     ("qwen3_vl", {"model_type": "qwen3_vl", "text_config": {"model_type": "qwen3_vl_text"}}),
-    ("qwen3_vl", {"architectures": ["Qwen3VLMoeForConditionalGeneration"], "text_config": {}}),
+    ("qwen3_vl", {"model_type": "qwen3_vl_moe", "architectures": ["Qwen3VLMoeForConditionalGeneration"]}),
     ("qwen3_5", {"model_type": "qwen3_5_moe_text"}),
     ("qwen3_5_vl", {"model_type": "qwen3_5", "text_config": {"model_type": "qwen3_5_text"}}),
     ("qwen3_5_vl", {"model_type": "qwen3_5_moe", "architectures": ["Qwen3_5MoeForConditionalGeneration"]}),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -21,6 +20,7 @@ from playwright.async_api import Error as PlaywrightError
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from holotron.envs.attached import leave, opened_by
+from holotron.envs.downloads import Downloads
 from holotron.envs.hands import VALUES, ActionRefused
 from holotron.envs.network import Blocked, Guard, NetworkPolicy, check_url
 from holotron.envs.pool import OPEN_TIMEOUT, BrowserLease, BrowserPool, bounded, first_line, quietly
@@ -33,7 +33,6 @@ from holotron.quoting import quoted
 
 MOST_TABS = 20
 MOST_RENEWALS = 40  # of one context, then a new one: what a browser piles up behind a page is gone with its context
-LARGEST_DOWNLOAD = 100 * 1024 * 1024  # bytes
 NAVIGATION_TIMEOUT = 15.0  # seconds
 NEW_TAB_TIMEOUT = 5.0
 LOAD_CAP = 10.0  # seconds to wait for a new page to settle
@@ -91,7 +90,7 @@ class Session:
         self._active = 0
         self._notes: list[str] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self._downloads: Path | None = None
+        self._downloads = Downloads(options.downloads, self.note)
         self._arrived: list[Page] | None = None  # pages that came while we were opening one ourselves
         self._announced = 0  # tabs that pages have asked for and that are not there yet
         self._renewals = 0
@@ -155,7 +154,8 @@ class Session:
             await context.set_extra_http_headers(dict(options.headers))
             self._guard.policy = options.network
             await tab.resize(options.display)
-        self._clipboard.text, self._announced, self._downloads = "", 0, None
+        self._clipboard.text, self._announced = "", 0
+        self._downloads = Downloads(options.downloads, self.note)
         self.take_notes()
         return True
 
@@ -389,43 +389,7 @@ class Session:
         self.note("The page asked for a file; uploads are not possible here.")
 
     def _on_download(self, download: Download) -> None:
-        self._spawn(self._receive(download))
-
-    async def _receive(self, download: Download) -> None:
-        name = safe_name(download.suggested_filename)
-        if self._options.downloads is None:
-            self.note(f'The download of "{name}" was refused.')
-            return
-        try:
-            path = await download.path()
-            size = path.stat().st_size
-            if size > LARGEST_DOWNLOAD:
-                await download.delete()
-                self.note(f'The download of "{name}" was refused: it is larger than {LARGEST_DOWNLOAD >> 20} MiB.')
-                return
-            target = self._place_for(name)
-            await download.save_as(target)
-            self.note(f'Downloaded "{target.name}" ({size} bytes).')
-        except PlaywrightError as error:
-            self.note(f'The download of "{name}" failed: {first_line(error)}.')
-
-    def _place_for(self, name: str) -> Path:
-        """A new name in this session's own folder."""
-        if self._downloads is None:
-            assert self._options.downloads is not None
-            self._options.downloads.mkdir(parents=True, exist_ok=True)
-            self._downloads = Path(tempfile.mkdtemp(prefix="session-", dir=self._options.downloads))
-        target, count = self._downloads / name, 1
-        while target.exists():
-            target = self._downloads / f"{Path(name).stem} ({count}){Path(name).suffix}"
-            count += 1
-        return target
-
-
-def safe_name(name: str) -> str:
-    """A file name that cannot leave its folder, hide, or trip a shell."""
-    kept = re.sub(r"[^\w.()+ -]", "_", name.replace("\\", "/").rsplit("/", 1)[-1]).strip(" .")
-    return kept[-120:] or "download"
+        self._spawn(self._downloads.receive(download))
 
 
 _NAVIGATION: dict[str, Any] = {"wait_until": "domcontentloaded", "timeout": NAVIGATION_TIMEOUT * 1000}

@@ -396,8 +396,6 @@ def unpack(there: Tensor, arrays: Sequence[np.ndarray], places: Sequence[int]) -
 
 
 _DTYPES = {
-    np.dtype(np.int32): torch.int32,
-    np.dtype(np.int64): torch.int64,
-    np.dtype(np.float32): torch.float32,
-    np.dtype(np.float64): torch.float64,
-}
+    np.dtype(np.int32): torch.int32, np.dtype(np.int64): torch.int64,
+    np.dtype(np.float32): torch.float32, np.dtype(np.float64): torch.float64,
+}  # fmt: skip

@@ -99,7 +99,7 @@ class Holotron(nn.Module):
         lengths = list(lengths) if lengths is not None else [ids_T.shape[0]]
         tiles = [pixels] if isinstance(pixels, Tensor) else list(pixels or ())
         x, deep = self.merge(ids_T, torch.cat([self.encode_tiles(t) for t in tiles]) if tiles else None)
-        shown = self.pictures(ids_T, lengths, [t.shape[-2:] for t in tiles for _ in t])
+        shown = self.pictures(ids_T, lengths, [(t.shape[-2], t.shape[-1]) for t in tiles for _ in t])
         if state is None:
             shift_3T = packed_shifts(lengths, shown)[0] if shown is not None else None
             layout = Layout.build(lengths, shift_3T=shift_3T, device=ids_T.device)

@@ -92,7 +92,7 @@ def tiny_transformer() -> ModelConfig:
 
 
 _BYTES = TokenIds(image=256, image_start=257, image_end=258, bos=None, eos=(260,))
-_SEEN = ImageConfig(64, 8, min_pixels=32 * 32, max_pixels=256 * 256, mean=MEAN, std=STD)
+_SEEN = ImageConfig(256, 8, min_pixels=32 * 32, max_pixels=256 * 256, mean=MEAN, std=STD)
 
 
 def tiny_qwen3_vl() -> ModelConfig:

@@ -117,6 +117,7 @@ class Inker:
 
     def template(self, source: str, environment: jinja2.Environment) -> nodes.Template:
         tree = optimize(environment.parse(source), environment)  # folds `'<|im_' ~ 'end|>'` into one literal
+        assert isinstance(tree, nodes.Template)
         self._walk(tree, writes=False)
         return tree
 

@@ -127,7 +127,8 @@ class Tokenizer:
         """Control tokens that decoded text leaves out. Reply markup is kept: `reply` reads it."""
         added = self.backend.get_added_tokens_decoder().items()
         flagged = {index for index, token in added if token.special and token.content not in REPLY_MARKUP}
-        return frozenset(flagged | {self.backend.token_to_id(token) for token in self._images})
+        images = {index for token in self._images if (index := self.token_id(token)) is not None}
+        return frozenset(flagged | images)
 
     @cached_property
     def _images(self) -> frozenset[str]:
