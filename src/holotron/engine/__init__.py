@@ -30,6 +30,7 @@ from holotron.engine.content import Part, Parts
 from holotron.engine.engine import Engine
 from holotron.engine.generation import Generation
 from holotron.engine.grammar import Matcher
+from holotron.engine.log import Log
 from holotron.engine.session import Session
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "Generation",
     "Grammar",
     "IntegrityError",
+    "Log",
     "Mark",
     "Matcher",
     "OnUpdate",

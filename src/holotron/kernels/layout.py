@@ -395,7 +395,4 @@ def unpack(there: Tensor, arrays: Sequence[np.ndarray], places: Sequence[int]) -
     ]
 
 
-_DTYPES = {
-    np.dtype(np.int32): torch.int32, np.dtype(np.int64): torch.int64,
-    np.dtype(np.float32): torch.float32, np.dtype(np.float64): torch.float64,
-}  # fmt: skip
+_DTYPES = {np.dtype(name): getattr(torch, name) for name in ("int32", "int64", "float32", "float64")}

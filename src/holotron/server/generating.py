@@ -20,9 +20,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from holotron import __version__
-from holotron.engine import Generation, Grammar, Result, SamplingParams
-from holotron.engine.grammar import Matcher
-from holotron.engine.log import Log
+from holotron.engine import Generation, Grammar, Log, Matcher, Result, SamplingParams
 from holotron.model.processor import Prompt
 from holotron.server.errors import ApiError, unavailable
 from holotron.server.limits import check_format, prompt_texts
