@@ -41,7 +41,7 @@ def _list(wanted: bool) -> None:
         from holotron.suites.base import suites
 
         for name in suites.names():
-            print(f"{name:12} {(inspect.getdoc(suites.get(name)) or '').partition(chr(10))[0]}")
+            print(f"{name:18} {(inspect.getdoc(suites.get(name)) or '').partition(chr(10))[0]}")
         raise typer.Exit
 
 
