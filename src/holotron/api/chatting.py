@@ -27,7 +27,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from pydantic import BaseModel, ValidationError
 
@@ -44,6 +44,16 @@ from holotron.model.processor.reply import ReplyParser, ReplyPart, ToolCall
 Messages = str | Sequence[Mapping[str, Any]]
 Schema = Mapping[str, Any] | type[BaseModel]
 Tools = Sequence[Mapping[str, Any]]
+
+
+class ChatOptions(TypedDict, total=False):
+    """What may be said beside the messages."""
+
+    images: Sequence[ImageSource]  # bytes, arrays, PIL images or data URLs; they go before the text of the last message
+    schema: Schema | None  # the reply is JSON that fits it: a JSON schema, or a pydantic class
+    tools: Tools | None  # that the reply may call, in OpenAI's form
+    sampling: SamplingParams | None  # see `Model.sampling`
+    thinking: bool  # let it reason first
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,37 +75,15 @@ class Model:
         self.engine = Engine(model, self.processor, config)
         self.name = source
 
-    def chat(
-        self,
-        messages: Messages,
-        *,
-        images: Sequence[ImageSource] = (),
-        schema: Schema | None = None,
-        tools: Tools | None = None,
-        sampling: SamplingParams | None = None,
-        thinking: bool = False,
-    ) -> ChatReply:
+    def chat(self, messages: Messages, **options: Unpack[ChatOptions]) -> ChatReply:
         """One reply to a whole conversation. For one that goes on, a `session` computes only what is new."""
         with self.session() as session:
-            return session.chat(
-                messages, images=images, schema=schema, tools=tools, sampling=sampling, thinking=thinking
-            )
+            return session.chat(messages, **options)
 
-    def stream(
-        self,
-        messages: Messages,
-        *,
-        images: Sequence[ImageSource] = (),
-        schema: Schema | None = None,
-        tools: Tools | None = None,
-        sampling: SamplingParams | None = None,
-        thinking: bool = False,
-    ) -> Iterator[ReplyPart]:
+    def stream(self, messages: Messages, **options: Unpack[ChatOptions]) -> Iterator[ReplyPart]:
         """The same, as it is generated. Leaving the loop stops it."""
         with self.session() as session:
-            yield from session.stream(
-                messages, images=images, schema=schema, tools=tools, sampling=sampling, thinking=thinking
-            )
+            yield from session.stream(messages, **options)
 
     def session(self) -> ChatSession:
         """A conversation that is remembered. Close it when done: it holds memory."""
@@ -132,18 +120,9 @@ class ChatSession:
         self._said = said
         self._tools = tools  # they stand at the beginning of the conversation
 
-    def chat(
-        self,
-        messages: Messages,
-        *,
-        images: Sequence[ImageSource] = (),
-        schema: Schema | None = None,
-        tools: Tools | None = None,
-        sampling: SamplingParams | None = None,
-        thinking: bool = False,
-    ) -> ChatReply:
+    def chat(self, messages: Messages, **options: Unpack[ChatOptions]) -> ChatReply:
         """The reply to what is new. `images` go before the text of the last message."""
-        turn = _Turn(self, messages, images, schema, tools, sampling, thinking)
+        turn = _Turn(self, messages, options)
         result = turn.generation.result()
         part = turn.parser.push(result.text) + turn.parser.finish()
         turn.done(result)
@@ -151,25 +130,16 @@ class ChatSession:
             part.content,
             part.reasoning,
             part.tool_calls,
-            None if schema is None else _parsed(part.content, schema, result.finish_reason),
+            None if (schema := options.get("schema")) is None else _parsed(part.content, schema, result.finish_reason),
             "tool_calls" if part.tool_calls else result.finish_reason,
             result.prompt_tokens,
             result.cached_tokens,
             len(result.tokens),
         )
 
-    def stream(
-        self,
-        messages: Messages,
-        *,
-        images: Sequence[ImageSource] = (),
-        schema: Schema | None = None,
-        tools: Tools | None = None,
-        sampling: SamplingParams | None = None,
-        thinking: bool = False,
-    ) -> Iterator[ReplyPart]:
+    def stream(self, messages: Messages, **options: Unpack[ChatOptions]) -> Iterator[ReplyPart]:
         """The same, as it is generated. Leaving the loop takes the turn back."""
-        turn = _Turn(self, messages, images, schema, tools, sampling, thinking)
+        turn = _Turn(self, messages, options)
         try:
             for event in turn.generation:
                 if part := _something(turn.parser.push(event.text)):
@@ -200,21 +170,13 @@ class ChatSession:
 class _Turn:
     """One turn of a session, begun: its prompt appended, its reply on the way."""
 
-    def __init__(
-        self,
-        session: ChatSession,
-        messages: Messages,
-        images: Sequence[ImageSource],
-        schema: Schema | None,
-        tools: Tools | None,
-        sampling: SamplingParams | None,
-        thinking: bool,
-    ) -> None:
+    def __init__(self, session: ChatSession, messages: Messages, options: ChatOptions) -> None:
+        tools, thinking, schema = options.get("tools"), options.get("thinking", False), options.get("schema")
         model, engine_session, said = session._model, session._session, session._said
         if said.begun and tools is not None and tools != session._tools:
             raise InputError("tools belong to the first turn of a session and cannot change later")
         tools = tools if not said.begun else session._tools
-        prompt = said.next(model.processor, _with_images(messages, images), tools, thinking)
+        prompt = said.next(model.processor, _with_images(messages, options.get("images", ())), tools, thinking)
         grammar = None
         if schema is not None:
             plain = Grammar.json_schema(schema.model_json_schema() if isinstance(schema, type) else schema)
@@ -225,7 +187,9 @@ class _Turn:
         self._start = engine_session.info().tokens
         engine_session.append(prompt, confirm=True)
         try:
-            self.generation: Generation = engine_session.generate(sampling or model.sampling(), grammar=matcher)
+            self.generation: Generation = engine_session.generate(
+                options.get("sampling") or model.sampling(), grammar=matcher
+            )
         except HolotronError:
             self.undo()
             raise
