@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from holotron.engine.api import EngineConfig
 from holotron.engine.batch import Batch, fill_up
 from holotron.engine.prompt_graphs import Shape, Shapes
+from holotron.engine.runner import capturable_prompts
 from holotron.kernels.layout import span_table, tile_table
+from holotron.model.loading import load_model
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -104,3 +106,9 @@ def test_through_the_interpreter() -> None:
         timeout=550,
     )
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.mark.parametrize(("name", "captured"), [("tiny", True), ("tiny-transformer", True), ("tiny-qwen3-vl", False)])
+def test_which_models_have_their_prompts_captured(name: str, captured: bool) -> None:
+    model, _ = load_model(name, device="cpu")
+    assert capturable_prompts(model) is captured

@@ -45,7 +45,7 @@ class Runner:
         self._graphs = Graphs(model, pools, self._sampled) if self._sizes and capturable(model, pools) else None
         self._shapes: Shapes | None = None
         self._prompts: PromptGraphs | None = None
-        if self._graphs is not None and _capturable_prompts(model):
+        if self._graphs is not None and capturable_prompts(model):
             self._shapes = Shapes(config)
             self._prompts = PromptGraphs(model, pools, self._sampled, config, self._most_pages, self._shapes)
         if self._graphs is not None:
@@ -176,9 +176,9 @@ def _is_decode(piece: Piece) -> bool:
     return piece.start >= piece.request.prompt or not piece.request.sequence.log.shown(piece.start, piece.end)
 
 
-def _capturable_prompts(model: Holotron) -> bool:
+def capturable_prompts(model: Holotron) -> bool:
     """Beyond what `capturable` asks for: in single precision, the delta rule of prompts is the reference's. Positions
     in three axes and deepstack come with every batch, and are not among a graph's inputs yet."""
-    if model.config.axes is not None:
+    if model.config.axes:
         return False
     return model.config.decoder.delta is None or model.dtype.itemsize == 2
