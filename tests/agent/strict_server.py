@@ -141,7 +141,8 @@ def see(request: ChatRequest) -> dict[str, Any]:
         action = {"action": "click_element", "element": goal[1], "x": round(x), "y": round(y)}
         return {"content": json.dumps({"thought": "", "notes": "", "action": action})}
     if "output_format" in texts[0]:
-        call = {"tool_name": "click", "element": goal[1], "x": thousand[0], "y": thousand[1]}
+        tool = "click_desktop" if "click_desktop" in texts[0] else "click"
+        call = {"tool_name": tool, "element": goal[1], "x": thousand[0], "y": thousand[1]}
         return {"content": json.dumps({"note": None, "thought": "there", "tool_call": call})}
     return {"content": f"click {min(thousand[0], 999):03} {min(thousand[1], 999):03}"}
 

@@ -64,7 +64,8 @@ def shape(name: str, messages: list[Message]) -> list[object]:
         for line in text.split("\n"):
             heads = r"url: |title: |tabs: |note: |step \d+: |\d+\. |Problem: "
             head = re.match(heads, line) if name != "compact" else None  # there a line is an action, and nothing else
-            tags = re.findall(r"<[^<>]*>", line) if name in ("holotron", "surfer") else []  # the others have none
+            tagged = name in ("holotron", "surfer", "desktop")  # the others have none
+            tags = re.findall(r"<[^<>]*>", line) if tagged else []
             bars = line.count(" | ") if head and head[0] == "tabs: " else 0
             found.append((head and head[0], tags, bars))
             assert len(line.splitlines()) < 2

@@ -94,7 +94,7 @@ def png(width: int, height: int) -> bytes:
     ],
 )
 def test_malformed_requests(server: ServerProcess, body: bytes) -> None:
-    refused(post(server, "/v1/chat/completions", body), 400, 415)
+    refused(post(server, "/v1/chat/completions", body), 400, 413, 415)
 
 
 def test_other_content_types(server: ServerProcess) -> None:

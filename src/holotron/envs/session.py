@@ -133,7 +133,8 @@ class Session:
         history, the pointer nowhere. Only for pages of one's own that keep nothing anywhere else. False, and nothing
         done, where the options differ in more than size, network and headers, or where the context has had its time."""
         kept = self._options
-        size = replace(kept.display, width=options.display.width, height=options.display.height)
+        display = options.display
+        size = replace(kept.display, width=display.width, height=display.height, scale=display.scale)
         same = replace(kept, display=size, network=options.network, headers=options.headers) == options
         good = self._lease.alive and self._open and not any(entry.tab.crashed for entry in self._open)
         if not (same and good) or self._renewals >= MOST_RENEWALS:

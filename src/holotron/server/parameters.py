@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from holotron.engine import SamplingParams
-from holotron.model.processor import ChatTemplate, Processor, Transcript
+from holotron.model.processor.continuation import RESERVED
 from holotron.server.errors import ApiError
 from holotron.server.settings import ReplySettings
 from holotron.server.wire import ChatRequest, CompletionRequest, GenerationFields, Message, Tool
 
 N = TypeVar("N", int, float)
-
-# Names that are taken on the way to the template: every parameter of the functions that hand its variables on.
-_THROUGH = (Transcript.next, Processor.render, Processor.bridge, ChatTemplate.render)
-_TAKEN = {name for function in _THROUGH for name in inspect.signature(function).parameters} - {"thinking", "variables"}
 
 
 def sampling_of(request: ChatRequest | CompletionRequest, defaults: ReplySettings, context: int) -> SamplingParams:
@@ -66,7 +61,7 @@ class Rendering:
 def rendering_of(variables: dict[str, Any] | None, effort: str | None, *, thinking: bool | None) -> Rendering:
     """`chat_template_kwargs.enable_thinking` decides, then `reasoning_effort`, then the server's own setting."""
     given = dict(variables or {})
-    if taken := _TAKEN & set(given):
+    if taken := RESERVED & set(given):
         raise ApiError(400, f"chat_template_kwargs may not set {min(taken)!r}", param="chat_template_kwargs")
     if effort is not None:
         thinking = effort != "none"

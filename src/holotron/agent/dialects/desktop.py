@@ -24,7 +24,17 @@ from holotron.actions import InvalidAction, action_from_json, explain, first_jso
 from holotron.agent.coordinates import Frame, Screen, frame_sentence
 from holotron.agent.dialects import desktop_tools as tools
 from holotron.agent.dialects import dialects
-from holotron.agent.dialects.base import ANSWER_NOW, PAGE_IS_DATA, UNCHANGED, ChatDialect, Output, place, today
+from holotron.agent.dialects.base import (
+    ANSWER_NOW,
+    PAGE_IS_DATA,
+    UNCHANGED,
+    ChatDialect,
+    Output,
+    feedback_text,
+    page_text,
+    place,
+    today,
+)
 from holotron.agent.history import Selection, Shown, Turn
 from holotron.agent.messages import Message, Part
 from holotron.errors import InputError
@@ -121,11 +131,11 @@ class DesktopDialect(ChatDialect):
         if before is not None and before.reply is not None:
             tool = _tool_named(before.said)
             if turn.feedback:
-                asked.append(Message("user", (f'<error tool="{tool}">\n{turn.feedback}\n</error>',)))
+                asked.append(Message("user", (f'<error tool="{tool}">{feedback_text(turn)}</error>',)))
             else:
                 asked.append(Message("user", (f'<tool_output tool="{tool}">\ndone\n</tool_output>',)))
         elif turn.feedback:
-            asked.append(Message("user", (f"<error>\n{turn.feedback}\n</error>",)))
+            asked.append(Message("user", (f"<error>{feedback_text(turn)}</error>",)))
         where = "".join(f"{line}\n" for line in place(turn.observation))
         seen: Part = shown.image if shown.image is not None else UNCHANGED if turn.image is None else OMITTED
         end = f"\n</observation>\n{ANSWER_NOW}" if turn.must_answer else "\n</observation>"
@@ -263,5 +273,5 @@ def _tool_named(said: str) -> str:
 
 
 def _one_line(turn: Turn) -> str:
-    note = f" (note: {turn.reply.note})" if turn.reply is not None and turn.reply.note else ""
+    note = f" (note: {page_text(turn.reply.note)})" if turn.reply is not None and turn.reply.note else ""
     return f"{_tool_named(turn.said)}{note}"

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from inspect import signature
 from typing import Any, NamedTuple
 
 from holotron.errors import ConfigError, InputError
@@ -22,6 +23,7 @@ from holotron.model.processor.deltas import Deltas
 from holotron.model.processor.ink import check_unicode
 from holotron.model.processor.processor import Processor, Prompt
 from holotron.model.processor.reply import inked_reply
+from holotron.model.processor.template import ChatTemplate
 
 Message = Mapping[str, Any]
 
@@ -61,6 +63,11 @@ class Transcript:
     def replied(self, reply: Sequence[int]) -> Transcript:
         """When the model then replied with these tokens."""
         return replace(self, begun=True, tail=tuple(reply[-TAIL:]))
+
+
+# Names that a template's variables may not have: every parameter of the functions that hand them on.
+_THROUGH = (Transcript.next, Processor.render, Processor.bridge, ChatTemplate.render)
+RESERVED = {name for function in _THROUGH for name in signature(function).parameters} - {"thinking", "variables"}
 
 
 class Exchange(NamedTuple):

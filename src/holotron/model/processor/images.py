@@ -117,7 +117,8 @@ def to_tiles(image: np.ndarray | Tensor, config: ImageConfig) -> Tensor:
     At dynamic resolution it is one picture [1, 3, rows * patch, columns * patch]. Tensors stay on their
     device.
     """
-    if isinstance(image, np.ndarray) and (found := library()) is not None:
+    bytewise = config.dynamic and config.min_pixels is not None  # see `_resize_bytes`
+    if isinstance(image, np.ndarray) and not bytewise and (found := library()) is not None:
         return _to_tiles_natively(np.ascontiguousarray(image), config, found)
     if isinstance(image, np.ndarray):  # torch shares memory, but not of read-only or mirrored arrays
         image = torch.from_numpy(np.require(image, requirements=["C", "W"]))
@@ -125,7 +126,7 @@ def to_tiles(image: np.ndarray | Tensor, config: ImageConfig) -> Tensor:
     height, width = pixels.shape[-2:]
     if config.dynamic:
         columns, rows = patch_grid(width, height, config)
-        resize = _resize_bytes if config.min_pixels is not None and pixels.device.type == "cpu" else _resize
+        resize = _resize_bytes if bytewise and pixels.device.type == "cpu" else _resize
         return resize(pixels, rows * config.patch_size, columns * config.patch_size)
     columns, rows = tile_grid(width, height, config)
     size = config.tile_size

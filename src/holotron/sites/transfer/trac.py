@@ -31,7 +31,7 @@ from holotron.sites.checks import Verdict, judge
 from holotron.sites.state import Change, Row
 from holotron.sites.transfer.install import installed, run
 from holotron.sites.transfer.trac_tasks import Assignment, Project, TracTask, find_task
-from holotron.sites.variation import SIZES, Viewport, generator
+from holotron.sites.variation import SCALES, SIZES, Viewport, generator
 from holotron.types import Task
 
 PACKAGES = ("Trac==1.6", "setuptools<80")
@@ -96,6 +96,10 @@ class Screen:
     @property
     def size(self) -> tuple[int, int]:
         return SIZES[self.viewport]
+
+    @property
+    def scale(self) -> float:
+        return SCALES[self.viewport]
 
 
 class TracEpisode:
