@@ -59,7 +59,8 @@ def test_turns_extend_the_log_and_compute_only_what_is_new(client: OpenAI) -> No
         response = talk.say(*([SYSTEM] if n == 0 else []), user(f"Step {n}: what now?"))
         new = len(response.prompt_token_ids)
         assert response.usage.prompt_tokens == before + new
-        assert response.usage.prompt_tokens_details.cached_tokens == max(0, before - 1)
+        if before:  # the first turn may find the beginning of another test's conversation
+            assert response.usage.prompt_tokens_details.cached_tokens == before - 1
         reply = response.choices[0].token_ids
         assert reply == talk.without_session(talk.log[: -len(reply)])
     client.delete(f"/sessions/{talk.id}", cast_to=object)

@@ -102,7 +102,9 @@ class Quotas:
         account = self._account(owner)
         limit = self._share(self._settings.concurrent, self._capacity)
         if account.running >= limit:
-            raise exceeded(f"{account.running:,} requests of this key are being answered already", 1.0)
+            # Without a limit of its own, what a key ran into is the server's size, not its quota.
+            code = "overloaded" if self._settings.concurrent is None else "rate_limit_exceeded"
+            raise exceeded(f"{account.running:,} requests of this key are being answered already", 1.0, code)
         if account.tokens is not None and account.tokens.level <= 0:
             raise exceeded(f"more than {account.tokens.size:,} tokens per minute", account.tokens.seconds_until(1))
         account.running += 1

@@ -26,6 +26,7 @@ from typing import Any
 
 import jinja2
 import jinja2.ext
+import jinja2.filters
 import jinja2.meta
 import jinja2.nodes
 import jinja2.parser
@@ -33,7 +34,7 @@ import jinja2.sandbox
 import jinja2.utils
 
 from holotron.errors import ConfigError, InputError
-from holotron.model.processor.ink import REPLY, REPLY_MARKUP, Inker, Role, ink, plain, without_ink
+from holotron.model.processor.ink import REPLY, REPLY_MARKUP, Inker, Role, ink, plain, runs, without_ink
 from holotron.model.processor.reply import inked_reasoning
 
 Message = Mapping[str, Any]
@@ -62,6 +63,11 @@ def _tojson(
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
+def _striptags(value: Any) -> str:
+    # Piece by piece, so that a `<` in somebody's text cannot take what stands in ink behind it for the rest of a tag.
+    return "".join(piece if inked else jinja2.filters.do_striptags(piece) for piece, inked in runs(str(value)))
+
+
 def _raise_exception(message: str) -> None:
     raise jinja2.TemplateError(message)
 
@@ -87,6 +93,7 @@ def _environment() -> jinja2.sandbox.ImmutableSandboxedEnvironment:
         trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationBlock, jinja2.ext.loopcontrols]
     )
     environment.filters["tojson"] = _tojson
+    environment.filters["striptags"] = _striptags
     environment.globals["namespace"] = _namespace
     environment.globals["raise_exception"] = _raise_exception
     environment.globals["strftime_now"] = lambda format: datetime.now().strftime(format)
