@@ -294,7 +294,8 @@ def main() -> None:
     args = parser.parse_args()
     families = args.families.split(",")
     if args.what == "write":
-        return write(args.work, families)
+        write(args.work, families)
+        return
     if args.what == "compare":
         sys.exit(not compare(args.work, families))
     sides = {"vllm": with_vllm, "transformers": with_transformers}
