@@ -1,4 +1,4 @@
-"""A session that moves to another engine goes on as if it had stayed, to the last bit, and nothing is computed twice."""
+"""A session that moves to another engine goes on as if it had stayed, to the bit, and nothing is computed twice."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ def log_of(exported: ExportedSession, store: TileStore, config: ModelConfig) -> 
 
 
 def remember(exported: ExportedSession, session: Session, pools: Pools, version: int) -> bool:
-    """On the loop's thread: marks, and what was remembered if it can be used here. False: computed again when needed."""
+    """On the loop's thread: marks, and what was remembered if it is of use here. False: it is computed when needed."""
     about, tensors = exported.about, exported.tensors
     for number, position in about["marks"]:
         session.marks[number] = Snapshot(position)
