@@ -98,6 +98,7 @@ class Model:
             top_p=own.top_p if own.top_p is not None else 1.0,
             top_k=own.top_k or 0,
             min_p=own.min_p or 0.0,
+            repetition_penalty=own.repetition_penalty or 1.0,
         )
         return replace(usual, **changes)
 

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from holotron.engine.schema import to_generate
 from holotron.errors import CapacityError, ConfigError, HolotronError, InputError
 
 FinishReason = Literal["stop", "length", "cancelled", "deadline", "error"]
@@ -117,8 +118,18 @@ class Grammar:
     source: str
 
     @staticmethod
-    def json_schema(schema: Mapping[str, Any] | str) -> Grammar:
-        return Grammar("json_schema", schema if isinstance(schema, str) else json.dumps(schema))
+    def json_schema(schema: Mapping[str, Any] | str, *, strict: bool = True) -> Grammar:
+        """Compact JSON by this schema, see `schema`. A string is a schema too, as JSON."""
+        if isinstance(schema, str):
+            try:
+                given = json.loads(schema)
+            except (ValueError, RecursionError):
+                return Grammar("json_schema", schema)  # compiling it says what is wrong
+        else:
+            given = schema
+        if isinstance(given, Mapping):
+            given = to_generate(given, strict=strict)
+        return Grammar("json_schema", json.dumps(given))
 
     @staticmethod
     def regex(pattern: str) -> Grammar:

@@ -82,7 +82,7 @@ def _part(part: Any, where: str, images: list[ImageSource]) -> dict[str, Any]:
     if isinstance(part, str):
         return {"type": "text", "text": part}
     kind = part.get("type") if isinstance(part, Mapping) else None
-    if kind in ("text", "input_text"):
+    if kind in ("text", "input_text", "output_text"):
         if not isinstance(part.get("text"), str):
             raise InputError(f"{where} is a text part without text")
         return {"type": "text", "text": part["text"]}

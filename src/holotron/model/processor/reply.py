@@ -230,9 +230,35 @@ def _schema(tools: Sequence[Mapping[str, Any]], function: str, parameter: str) -
 def _typed(text: str, schema: Mapping[str, Any]) -> Any:
     """Values are written bare: the tool's schema tells a number from a text that looks like one."""
     text = text.removeprefix("\n").removesuffix("\n")
-    if schema.get("type", "string") == "string":
+    types = _types(schema)
+    if types == {"string"}:
         return text
     try:
-        return json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
         return text
+    return text if "string" in types and not isinstance(value, str) and not _TYPES[type(value)] & types else value
+
+
+_TYPES = {
+    bool: {"boolean"},
+    int: {"integer", "number"},
+    float: {"number"},
+    type(None): {"null"},
+    list: {"array"},
+    dict: {"object"},
+}
+
+
+def _types(schema: Mapping[str, Any]) -> set[str]:
+    """What a value may be, as far as the schema says; a text where it says nothing, anything behind a reference."""
+    if isinstance(choices := schema.get("enum"), list):
+        return set().union(*(_TYPES.get(type(choice), {"string"}) for choice in choices))
+    if "const" in schema:
+        return _TYPES.get(type(schema["const"]), {"string"})
+    for key in ("anyOf", "oneOf"):
+        if isinstance(branches := schema.get(key), list):
+            return set().union(*(_types(branch) for branch in branches if isinstance(branch, Mapping)))
+    if isinstance(kind := schema.get("type"), list):
+        return set(map(str, kind))
+    return {"anything"} if "$ref" in schema or "allOf" in schema else {str(kind or "string")}
