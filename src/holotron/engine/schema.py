@@ -41,6 +41,8 @@ def _ready(schema: Any, closes: bool) -> Any:
     ready = dict(schema)
     if ready.get("format") not in FORMATS:
         ready.pop("format", None)
+    if "min_items" in schema:  # browser-use's spelling: an agent that must act
+        ready.setdefault("minItems", schema["min_items"])
     if closes and schema.get("properties") and "additionalProperties" not in schema:
         ready["additionalProperties"] = False
     for key, value in schema.items():

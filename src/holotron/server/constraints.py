@@ -43,8 +43,9 @@ def grammar_for(
         rules = _calls(callable_now, tool_notation(template), many=parallel and choice == "required")
         return after_reasoning(f"body: calls\n{rules}", thinking, opens_reasoning)
     plain = _form(format)
-    if plain is not None and tools and choice != "none":
-        rules = _calls(tools, tool_notation(template), many=parallel)
+    notation = tool_notation(template) if tools and choice != "none" else None
+    if plain is not None and notation is not None:
+        rules = _calls(tools, notation, many=parallel)
         body = f"body: answer | calls\nanswer: {term_of(plain)}\n"
         return after_reasoning(body + rules, thinking, opens_reasoning)
     return None if plain is None else behind_reasoning(plain, thinking=thinking, opens_reasoning=opens_reasoning)
@@ -82,7 +83,12 @@ def tool_notation(template: ChatTemplate) -> Notation:
         return "json list"
     if written.startswith("<tool_call>"):
         return "xml" if "<function=" in written else "json"
-    raise ApiError(400, "this model's chat template has no tool calls", param="tools")
+    raise ApiError(
+        400,
+        "tools are not supported: this model's chat template has no tool calls",
+        code="not_supported",
+        param="tools",
+    )
 
 
 def _named(tools: Sequence[Tool], choice: NamedTool) -> list[Tool]:

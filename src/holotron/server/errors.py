@@ -73,8 +73,9 @@ def invalid(problems: Sequence[Mapping[str, Any]]) -> ApiError:
     param = where(problems[0]["loc"])
     if (name := problems[0]["loc"][:1]) and name[0] in NOT_SUPPORTED:
         return not_supported(name[0], NOT_SUPPORTED[name[0]])
-    if problems[0]["type"] == "union_tag_invalid":
-        return _unknown_kind(param, problems[0]["msg"])
+    for problem in problems:
+        if problem["type"] == "union_tag_invalid":
+            return _unknown_kind(where(problem["loc"]), problem["msg"])
     if problems[0]["type"] == "extra_forbidden":
         return ApiError(400, f"Unrecognized request argument supplied: {param}", code="unknown_parameter", param=param)
     lines = [f"{where(problem['loc'])}: {problem['msg']}" if problem["loc"] else problem["msg"] for problem in problems]

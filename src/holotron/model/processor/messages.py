@@ -23,7 +23,7 @@ from holotron.model.processor.images import ImageLimits, TiledImage, check_pixel
 ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 ImageSource = bytes | str | np.ndarray | Image.Image | TiledImage  # a string is a data: URL
 
-_DATA_URL = re.compile(r"data:(?:image/[\w.+-]+)?(?:;[\w=.-]+)*;base64,(.*)", re.S | re.I)
+_DATA_URL = re.compile(r"data:(?:[\w.+-]+/[\w.+-]+)?(?:;[\w=.-]+)*;base64,(.*)", re.S | re.I)
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,12 +93,15 @@ class ReplyParser:
         self._opening = ""  # the tag of the call block being read
         self._blank = ""  # line breaks held back: they are dropped at the edges of reasoning and content
         self._said = False  # something of the present section has been given out
+        self._cut = False
 
     def push(self, text: str) -> ReplyPart:
         self._rest += text
         return self._advance(final=False)
 
-    def finish(self) -> ReplyPart:
+    def finish(self, *, cut: bool = False) -> ReplyPart:
+        """What is left. `cut`: the reply was not finished (it grew too long): a call that is not complete is none."""
+        self._cut = cut
         return self._advance(final=True)
 
     def _advance(self, final: bool) -> ReplyPart:
@@ -142,7 +145,7 @@ class ReplyParser:
             return ReplyPart()
         # A stop token may have taken the place of the closing tag.
         self._rest, self._state = after, "content"
-        calls = _calls(body, self._tools or ())
+        calls = None if self._cut and not closed else _calls(body, self._tools or ())
         if calls is not None:
             self._blank = ""
             return ReplyPart(tool_calls=calls)
