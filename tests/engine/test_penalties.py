@@ -151,3 +151,20 @@ def test_nonsense_is_refused(bad: dict) -> None:
 def test_a_bias_for_a_token_that_does_not_exist_is_refused() -> None:
     with pytest.raises(InputError, match="logit_bias: 37 is not a token id"):
         penalties_of(SamplingParams(logit_bias={37: 1.0}), [], VOCAB)
+
+
+@pytest.mark.gpu
+def test_the_device_does_the_same_and_nobody_waits_for_it() -> None:
+    logits = torch.randn(3, VOCAB, generator=torch.Generator().manual_seed(2))
+    params = SamplingParams(temperature=0, frequency_penalty=0.7, repetition_penalty=1.4, logit_bias={5: 2.0})
+    penalties = penalties_of(params, [1, 2, 3], VOCAB)
+    assert penalties is not None
+    penalties.note(7)
+    there = logits.cuda()
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        changed = penalised(there, {0: penalties, 2: penalties})
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    torch.testing.assert_close(changed.cpu(), penalised(logits, {0: penalties, 2: penalties}))

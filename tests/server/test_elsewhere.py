@@ -48,9 +48,7 @@ def test_null_is_as_good_as_absence(server: ServerProcess) -> None:
         chat(server, seed=1)
     )
     plain = dict.fromkeys(CompletionRequest.model_fields)
-    response = HTTP.post(
-        f"{server.url}/v1/completions", json={**plain, "prompt": "Once", "max_tokens": 2}, timeout=120
-    )
+    response = HTTP.post(f"{server.url}/v1/completions", json={**plain, "prompt": "Once", "max_tokens": 2}, timeout=120)
     assert response.status_code == 200, response.text
     nulls: dict[str, Any] = {"role": "assistant", "content": "Hi"}
     nulls |= dict.fromkeys(["name", "tool_calls", "function_call", "refusal", "audio", "annotations", "tool_call_id"])
