@@ -121,17 +121,18 @@ def check(model: object, log: Log, params: SamplingParams, reply: list[int]) -> 
         assert token == int(expected.argmax())
 
 
-def test_a_grammar_goes_before_a_bias_and_its_forced_tokens_count() -> None:
+def test_a_grammar_goes_before_a_bias_and_what_it_forces_was_not_chosen() -> None:
     model, processor = byte_model()
     compiler = GrammarCompiler(processor.tokenizer, model.config.decoder.vocab, model.config.tokens.eos)
     core = Core(model, settings(kv_tokens=4000))
     sequence = core.sessions.open("s")
     core.sessions.append(sequence, words(5))
-    bias = {ord("z"): 100.0, ord("a"): 10.0}
-    params = SamplingParams(max_tokens=40, temperature=0, frequency_penalty=2.0, logit_bias=bias)
-    matcher = compiler.compile(Grammar.regex("(aaaaaaaa;)?(a|b)!"))  # if the optional part comes, eight a's are forced
+    bias = {ord("z"): 100.0, ord("a"): 20.0}
+    params = SamplingParams(max_tokens=40, temperature=0, frequency_penalty=4.0, logit_bias=bias)
+    matcher = compiler.compile(Grammar.regex("(aaaaaaaa;)?(a|b)!"))  # seven a's follow from the first
     result = Asked(core, sequence, params, matcher=matcher, processor=processor).finished(core)
-    assert result.text == "aaaaaaaa;b!"
+    assert result.text == "aaaaaaaa;a!"
+    assert sum(result.forced) >= 8
 
 
 @pytest.mark.parametrize(

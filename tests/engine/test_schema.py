@@ -121,6 +121,16 @@ def test_other_white_space_and_other_properties_can_be_asked_for() -> None:
     assert passes({"type": "object"}, '{"z": [1, 2]}')
 
 
+def test_integers_end() -> None:
+    for kind in ("integer", ["integer", "null"]):
+        assert passes({"type": kind}, "-9007199254740991")
+        assert not passes({"type": kind}, "9" * 17)
+    assert passes({"type": "integer", "minimum": 5}, "7")
+    assert not passes({"type": "integer", "minimum": 5}, "4")
+    assert passes({"type": "integer", "maximum": 10**17}, "1" + "0" * 17)  # somebody said so
+    assert passes({"type": "integer", "multipleOf": 5}, "15")
+
+
 def test_an_object_described_in_several_places_stays_open() -> None:
     named = {"type": "object", "properties": {"name": {"const": "a"}}, "required": ["name"]}
     assert passes({"allOf": [POINT, named]}, '{"x": 1, "y": 2, "name": "a"}')

@@ -71,8 +71,8 @@ class SamplingParams:
     top_k: int = 0  # 0: off
     top_p: float = 1.0
     min_p: float = 0.0
-    frequency_penalty: float = 0.0  # for each time a token stands in the reply
-    presence_penalty: float = 0.0  # for standing there at all
+    frequency_penalty: float = 0.0  # for each time a token was chosen in the reply
+    presence_penalty: float = 0.0  # for having been chosen at all
     repetition_penalty: float = 1.0  # 1: off; divides positive logits of all tokens in prompt and reply
     logit_bias: Mapping[int, float] = field(default_factory=dict, hash=False)  # added, by token id
     seed: int | None = None

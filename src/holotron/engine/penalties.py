@@ -1,11 +1,14 @@
 """Penalties and biases: what one request wants changed about the logits, given what it has said so far.
 
-For a token with the logit x that the reply holds c times, in this order:
+For a token with the logit x that was chosen c times in the reply, in this order:
 
     x / r  if x > 0  else  x * r      r = repetition_penalty, if the token stands in the prompt or in the reply
     x - c * frequency_penalty         as OpenAI defines them: of the reply alone
     x - presence_penalty              if c > 0
     x + logit_bias[token]
+
+What a grammar forces was not chosen. Did it count, the quotes and braces of JSON would soon be so unlikely that no text
+ends any more; browser-use, for one, always asks for a frequency penalty.
 
 Few tokens are touched, so the host keeps a short table of them and the device gets that table: one copy, nobody waits,
 and the result is the same whoever else is in the batch.
@@ -32,7 +35,7 @@ class Penalties:
         if wrong := [token for token in params.logit_bias if not 0 <= token < vocab]:
             raise InputError(f"logit_bias: {wrong[0]} is not a token id of this model: they go from 0 to {vocab - 1}")
         tokens = list(params.logit_bias)
-        self._counts: dict[int, int] = {}  # of the reply
+        self._counts: dict[int, int] = {}  # of those chosen
         self._places = {token: n for n, token in enumerate(tokens)}
         if params.repetition_penalty != 1:
             ids = np.unique(np.array(prompt, np.int64))
@@ -50,7 +53,7 @@ class Penalties:
         self._added[: len(params.logit_bias)] = list(params.logit_bias.values())
         self._scales[[self._places[token] for token in read]] = params.repetition_penalty
 
-    def note(self, token: int) -> None:
+    def note(self, token: int, *, forced: bool = False) -> None:
         """It was said."""
         params, place = self._params, self._places.get(token)
         if place is None:
@@ -60,8 +63,10 @@ class Penalties:
                 self._scales = np.concatenate([self._scales, np.ones_like(self._scales)])
                 self._added = np.concatenate([self._added, np.zeros_like(self._added)])
             self._tokens[place] = token
-        count = self._counts[token] = self._counts.get(token, 0) + 1
         self._scales[place] = params.repetition_penalty
+        if forced:
+            return
+        count = self._counts[token] = self._counts.get(token, 0) + 1
         self._added[place] = (
             params.logit_bias.get(token, 0.0) - count * params.frequency_penalty - params.presence_penalty
         )

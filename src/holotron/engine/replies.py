@@ -72,7 +72,7 @@ class Replies:
         params, ids, events = request.params, request.sequence.log.ids, request.events
         ids.append(token)
         if request.penalties is not None:
-            request.penalties.note(token)
+            request.penalties.note(token, forced=forced)
         self._totals.generated_tokens += 1
         if forced:
             self._totals.forced_tokens += 1

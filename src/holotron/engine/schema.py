@@ -1,10 +1,11 @@
 """JSON schemas as people write them, made ready to generate by.
 
-A schema says what is *valid*; a generator also needs an end. Valid JSON may hold white space without end, and an object
-may have any number of properties that nobody asked for: a small model can spend its whole reply on either. So replies
-are compact (one blank at most after a comma or a colon: a model may keep the style it has learned), and an object that
-names its properties has no others, unless its schema says `additionalProperties`. Whatever is generated is still valid
-by the schema as it was given.
+A schema says what is *valid*; a generator also needs an end. Valid JSON may hold white space without end, an object any
+number of properties that nobody asked for, an integer any number of digits: a small model can spend its whole reply on
+each of them. So replies are compact (one blank at most after a comma or a colon: a model may keep the style it has
+learned), an object that names its properties has no others unless its schema says `additionalProperties`, and integers
+without bounds are those that every reader of JSON can hold (RFC 8259: up to 2^53 - 1 either way). Whatever is generated
+is still valid by the schema as it was given.
 
     Grammar.json_schema(schema)                     # in this process; a server does the same with response_format
 """
@@ -22,6 +23,8 @@ _LISTED = ("anyOf", "oneOf", "allOf", "prefixItems")
 _SINGLE = ("items", "additionalProperties", "contains", "not", "if", "then", "else", "propertyNames")
 _MIXING = ("$ref", "allOf", "anyOf", "oneOf", "if", "patternProperties", "unevaluatedProperties")
 _COMPACT = {"whitespace_flexible": False, "item_separator": ", ?", "key_separator": ": ?"}
+
+_WIDEST = 2**53 - 1
 
 Schema = Mapping[str, Any]
 
@@ -45,6 +48,11 @@ def _ready(schema: Any, closes: bool) -> Any:
         ready.setdefault("minItems", schema["min_items"])
     if closes and schema.get("properties") and "additionalProperties" not in schema:
         ready["additionalProperties"] = False
+    if "integer" in _kinds(schema) and "multipleOf" not in schema:
+        if not {"maximum", "exclusiveMaximum"} & set(schema):
+            ready["maximum"] = _WIDEST
+        if not {"minimum", "exclusiveMinimum"} & set(schema):
+            ready["minimum"] = -_WIDEST
     for key, value in schema.items():
         if key in _NAMED and isinstance(value, Mapping):
             ready[key] = {name: _ready(part, closes) for name, part in value.items()}
@@ -53,6 +61,11 @@ def _ready(schema: Any, closes: bool) -> Any:
         elif key in _SINGLE:
             ready[key] = _ready(value, closes)
     return ready
+
+
+def _kinds(schema: Schema) -> list[Any]:
+    kind = schema.get("type")
+    return kind if isinstance(kind, list) else [kind]
 
 
 def _parts(schema: Any) -> Iterator[Schema]:

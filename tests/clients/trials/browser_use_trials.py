@@ -1,9 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-
-os.environ |= {"ANONYMIZED_TELEMETRY": "false", "BROWSER_USE_LOGGING_LEVEL": "result"}
 
 from browser_use.agent.views import AgentOutput
 from browser_use.llm.messages import (

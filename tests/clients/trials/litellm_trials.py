@@ -1,9 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
-
-os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # it would fetch prices otherwise
 
 import litellm
 from harness import POLICY, TOOLS, Pet, Server, picture, run, trial
