@@ -120,16 +120,14 @@ class Grammar:
     @staticmethod
     def json_schema(schema: Mapping[str, Any] | str, *, strict: bool = True) -> Grammar:
         """Compact JSON by this schema, see `schema`. A string is a schema too, as JSON."""
-        if isinstance(schema, str):
-            try:
-                given = json.loads(schema)
-            except (ValueError, RecursionError):
+        try:
+            given = json.loads(schema) if isinstance(schema, str) else schema
+            ready = to_generate(given, strict=strict) if isinstance(given, Mapping) else given
+            return Grammar("json_schema", json.dumps(ready))
+        except (ValueError, RecursionError):
+            if isinstance(schema, str):
                 return Grammar("json_schema", schema)  # compiling it says what is wrong
-        else:
-            given = schema
-        if isinstance(given, Mapping):
-            given = to_generate(given, strict=strict)
-        return Grammar("json_schema", json.dumps(given))
+            raise InputError("the json_schema is malformed: it is nested too deeply, or not JSON") from None
 
     @staticmethod
     def regex(pattern: str) -> Grammar:

@@ -7,11 +7,11 @@ they are accepted as long as they ask for nothing, and refused by name otherwise
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic_core import from_json
 
 # Why, or what to use instead; the message begins "<name> is not supported".
 NOT_SUPPORTED = {
@@ -67,7 +67,7 @@ class StructuredOutputs(BaseModel):
         """The same in OpenAI's words, and our own where it has none."""
         forms: list[dict[str, Any]] = []
         if self.json_ is not None:
-            schema = json.loads(self.json_) if isinstance(self.json_, str) else self.json_
+            schema = from_json(self.json_) if isinstance(self.json_, str) else self.json_
             forms.append({"type": "json_schema", "json_schema": {"name": "guided", "schema": schema}})
         if self.regex is not None:
             forms.append({"type": "regex", "regex": self.regex})

@@ -73,6 +73,8 @@ def invalid(problems: Sequence[Mapping[str, Any]]) -> ApiError:
     param = where(problems[0]["loc"])
     if (name := problems[0]["loc"][:1]) and name[0] in NOT_SUPPORTED:
         return not_supported(name[0], NOT_SUPPORTED[name[0]])
+    if problems[0]["type"] == "none_required":  # a field that is there to be refused
+        return not_supported(param)
     for problem in problems:
         if problem["type"] == "union_tag_invalid":
             return _unknown_kind(where(problem["loc"]), problem["msg"])
