@@ -58,7 +58,6 @@ def create_app(
     app.add_exception_handler(HTTPException, _http)
     _add_routes(app, service, agent)
     app.include_router(router)
-    app.include_router(tokens.router)
     return app
 
 
@@ -94,6 +93,8 @@ def _add_routes(app: FastAPI, service: Service, agent: Mapping[str, Any] | None)
     @app.get("/health/live", tags=["operation"])
     async def live() -> Json:
         return {"status": "alive"}
+
+    app.include_router(tokens.router)
 
     @app.get("/version", tags=["operation"])
     async def version() -> Json:
