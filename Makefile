@@ -4,10 +4,10 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-fast test-gpu lint format setup clean help
+.PHONY: demo test test-fast test-gpu test-clients lint format setup clean help
 
 help:
-	@sed -n 's/^\([a-z-]*\):.*## /\1  /p' $(MAKEFILE_LIST) | awk '{name=$$1; $$1=""; printf "  make %-10s%s\n", name, $$0}'
+	@sed -n 's/^\([a-z-]*\):.*## /\1  /p' $(MAKEFILE_LIST) | awk '{name=$$1; $$1=""; printf "  make %-13s%s\n", name, $$0}'
 
 demo: $(STAMP) ## the policy acts in a real Chromium on a dozen kinds of tasks; ends with a report to look at
 	$(BIN)/python -m holotron demo --out runs/demo
@@ -20,6 +20,9 @@ test-fast: $(STAMP) ## without a browser and without the slow tests
 
 test-gpu: $(STAMP) ## only the tests that need a CUDA GPU
 	$(BIN)/python -m pytest -m gpu
+
+test-clients: $(STAMP) ## clients people use (LangChain, browser-use, ...), each in an environment of its own
+	HOLOTRON_TEST_CLIENTS=1 $(BIN)/python -m pytest tests/clients
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -37,4 +40,4 @@ $(STAMP): pyproject.toml tools/setup.sh
 	@touch $@
 
 clean: ## remove the virtual environment and caches
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) .cache/clients .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

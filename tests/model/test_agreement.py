@@ -147,6 +147,8 @@ def test_the_patch_range_in_either_place(place: str) -> None:
         ({"temperature": 0.6, "top_p": 0.95, "do_sample": True}, SamplingDefaults(0.6, 0.95)),
         ({"do_sample": False, "temperature": 0.6, "top_k": 50}, SamplingDefaults(0.0)),
         ({"top_k": 20.0, "min_p": 0.05}, SamplingDefaults(top_k=20, min_p=0.05)),
+        ({"repetition_penalty": 1.05}, SamplingDefaults(repetition_penalty=1.05)),
+        ({"do_sample": False, "repetition_penalty": 1.05}, SamplingDefaults(0.0, repetition_penalty=1.05)),
     ],
 )
 def test_generation_config_is_read_and_kept(folder: Path, said: dict[str, object], meant: SamplingDefaults) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import openai
 import pytest
@@ -11,6 +12,7 @@ from openai import OpenAI
 from pydantic import BaseModel
 
 from tests.server.pictures import data_url, with_image
+from tests.server.process import ServerProcess
 
 HELLO = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]
 COLOURS = {
@@ -128,6 +130,15 @@ def test_json_schema(client: OpenAI) -> None:
         assert value["colour"] in ("red", "green")
         assert isinstance(value["sure"], bool)
         assert response.choices[0].finish_reason == "stop"
+
+
+def test_the_manuals_snippet(server: ServerProcess, capsys: pytest.CaptureFixture[str]) -> None:
+    """As it stands there, but for address and model; those of the other clients: `make test-clients`."""
+    manual = (Path(__file__).parents[2] / "docs" / "clients.md").read_text()
+    code = re.search(r"<!-- openai -->\n+```python\n(.*?)```", manual, re.S)
+    assert code is not None
+    exec(code[1].replace("http://127.0.0.1:8000", server.url).replace("holotron-mini", "tiny"), {})
+    assert re.fullmatch(r"x=-?\d+ y=-?\d+\n", capsys.readouterr().out)
 
 
 def test_the_clients_own_parsing(client: OpenAI) -> None:
@@ -337,5 +348,5 @@ def test_errors_have_their_classes(client: OpenAI) -> None:
         client.chat.completions.create(model="tiny", messages=[{"role": "user", "content": "x" * 70_000}])
     assert long.value.status_code == 400
     with pytest.raises(openai.BadRequestError):
-        client.chat.completions.create(model="tiny", messages=HELLO, presence_penalty=1.0)
+        client.chat.completions.create(model="tiny", messages=HELLO, presence_penalty=3.0)
     assert re.fullmatch(r"req-\w+", wrong.value.response.headers["x-request-id"])

@@ -98,6 +98,7 @@ class Model:
             top_p=own.top_p if own.top_p is not None else 1.0,
             top_k=own.top_k or 0,
             min_p=own.min_p or 0.0,
+            repetition_penalty=own.repetition_penalty or 1.0,
         )
         return replace(usual, **changes)
 
@@ -124,7 +125,8 @@ class ChatSession:
         """The reply to what is new. `images` go before the text of the last message."""
         turn = _Turn(self, messages, options)
         result = turn.generation.result()
-        part = turn.parser.push(result.text) + turn.parser.finish()
+        cut = result.finish_reason != "stop"
+        part = turn.parser.push(result.text) + turn.parser.finish(cut=cut)
         turn.done(result)
         return ChatReply(
             part.content,
@@ -144,7 +146,8 @@ class ChatSession:
             for event in turn.generation:
                 if part := _something(turn.parser.push(event.text)):
                     yield part
-            if part := _something(turn.parser.finish()):
+            cut = turn.generation.result().finish_reason != "stop"
+            if part := _something(turn.parser.finish(cut=cut)):
                 yield part
         except BaseException:
             turn.generation.cancel()

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from holotron.engine.schema import to_generate
 from holotron.errors import CapacityError, ConfigError, HolotronError, InputError
 
 FinishReason = Literal["stop", "length", "cancelled", "deadline", "error"]
@@ -60,7 +61,8 @@ class IntegrityError(HolotronError):
 class SamplingParams:
     """How to choose tokens and when to stop.
 
-    Filters apply in the order temperature, min-p, top-k, top-p. The same seed gives the same tokens whatever else the
+    Penalties and biases come first (see `penalties`), then what a grammar forbids, then filters in the order
+    temperature, min-p, top-k, top-p. The same seed gives the same tokens whatever else the
     engine is doing; without a seed one is drawn and reported in the result.
     """
 
@@ -69,6 +71,10 @@ class SamplingParams:
     top_k: int = 0  # 0: off
     top_p: float = 1.0
     min_p: float = 0.0
+    frequency_penalty: float = 0.0  # for each time a token was chosen in the reply
+    presence_penalty: float = 0.0  # for having been chosen at all
+    repetition_penalty: float = 1.0  # 1: off; divides positive logits of all tokens in prompt and reply
+    logit_bias: Mapping[int, float] = field(default_factory=dict, hash=False)  # added, by token id
     seed: int | None = None
     stop: tuple[str, ...] = ()  # generation ends where one of these appears; it is not part of the text
     stop_token_ids: tuple[int, ...] = ()  # beside the model's own end-of-turn tokens
@@ -91,6 +97,13 @@ class SamplingParams:
         need(self.top_k >= 0, f"top_k must be 0 (off) or more, got {self.top_k}")
         need(0 < self.top_p <= 1, f"top_p must be above 0 and at most 1, got {self.top_p}")
         need(0 <= self.min_p <= 1, f"min_p must be between 0 and 1, got {self.min_p}")
+        for name in ("frequency_penalty", "presence_penalty"):
+            need(math.isfinite(getattr(self, name)), f"{name} must be a number, got {getattr(self, name)}")
+        need(
+            math.isfinite(self.repetition_penalty) and self.repetition_penalty > 0,
+            f"repetition_penalty must be above 0 (1: off), got {self.repetition_penalty}",
+        )
+        need(all(map(math.isfinite, self.logit_bias.values())), "logit_bias must hold finite numbers")
         need(0 <= self.top_logprobs <= 32, f"top_logprobs must be between 0 and 32, got {self.top_logprobs}")
         need(all(self.stop), "a stop string must not be empty")
         need(len(self.stop) <= 16, f"at most 16 stop strings, got {len(self.stop)}")
@@ -105,8 +118,16 @@ class Grammar:
     source: str
 
     @staticmethod
-    def json_schema(schema: Mapping[str, Any] | str) -> Grammar:
-        return Grammar("json_schema", schema if isinstance(schema, str) else json.dumps(schema))
+    def json_schema(schema: Mapping[str, Any] | str, *, strict: bool = True) -> Grammar:
+        """Compact JSON by this schema, see `schema`. A string is a schema too, as JSON."""
+        try:
+            given = json.loads(schema) if isinstance(schema, str) else schema
+            ready = to_generate(given, strict=strict) if isinstance(given, Mapping) else given
+            return Grammar("json_schema", json.dumps(ready))
+        except (ValueError, RecursionError):
+            if isinstance(schema, str):
+                return Grammar("json_schema", schema)  # compiling it says what is wrong
+            raise InputError("the json_schema is malformed: it is nested too deeply, or not JSON") from None
 
     @staticmethod
     def regex(pattern: str) -> Grammar:

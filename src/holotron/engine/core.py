@@ -29,6 +29,7 @@ from holotron.engine.api import (
 )
 from holotron.engine.integrity import check_integrity
 from holotron.engine.log import Log, TileStore
+from holotron.engine.penalties import penalties_of
 from holotron.engine.pipeline import Pipeline
 from holotron.engine.replies import Replies
 from holotron.engine.runner import Runner
@@ -129,6 +130,7 @@ class Core:
             raise CapacityError(f"the session is full: {len(sequence.log):,} tokens leave no room for a reply")
         if self.scheduler.queue_length >= self.config.max_waiting:
             raise Overloaded(f"{self.scheduler.queue_length} requests are waiting already", self.retry_after())
+        request.penalties = penalties_of(request.params, sequence.log.ids, self.model.config.decoder.vocab)
         self.sessions.wake(sequence)
         sequence.request = request
         request.prompt = len(sequence.log)

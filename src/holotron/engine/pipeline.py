@@ -180,7 +180,7 @@ class Pipeline:
                     allowed[n] = request.matcher.allowed()
                 except InputError as error:
                     self._finish(request, "error", error=error)
-        choices = [Choice(request.params, request.seed, len(request.events)) for request, _ in wanted]
+        choices = [_choice(request) for request, _ in wanted]
         iteration.draw = draw(logits_BV, choices, never=self._never, allowed=allowed)
         iteration.sampled = [request for request, _ in wanted]
         self._runner.feed_back(iteration.draw.tokens_B)
@@ -192,7 +192,7 @@ class Pipeline:
         """For the same requests in the same places, none of which has a grammar."""
         assert iteration.hidden_SD is not None
         requests = repeat.requests
-        choices = [Choice(r.params, r.seed, len(r.events)) for r in requests] if not repeat.greedy else []
+        choices = [_choice(request) for request in requests] if not repeat.greedy else []
         iteration.draw = draw(self._runner.logits(iteration.hidden_SD), choices, never=self._never)
         iteration.sampled = requests
         self._runner.feed_back(iteration.draw.tokens_B)
@@ -233,3 +233,7 @@ class Pipeline:
                 request.sequence.break_promise()
                 request.sequence.memory.release()
                 self._finish(request, "error", error=HolotronError(f"the iteration failed: {error}"))
+
+
+def _choice(request: Request) -> Choice:
+    return Choice(request.params, request.seed, len(request.events), request.penalties)

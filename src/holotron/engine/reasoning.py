@@ -12,8 +12,7 @@ def behind_reasoning(plain: Grammar, *, thinking: bool, opens_reasoning: bool) -
     """A grammar for what follows the reasoning, which is free."""
     if not thinking and not opens_reasoning:
         return plain
-    body = f"%json {plain.source}" if plain.kind == "json_schema" else _regex_term(plain.source)
-    return after_reasoning(f"body: {body}\n", thinking, opens_reasoning)
+    return after_reasoning(f"body: {term_of(plain)}\n", thinking, opens_reasoning)
 
 
 def after_reasoning(rules: str, thinking: bool, opens_reasoning: bool) -> Grammar:
@@ -25,10 +24,13 @@ def after_reasoning(rules: str, thinking: bool, opens_reasoning: bool) -> Gramma
     return Grammar.lark(f"start: body\n{rules}")
 
 
-def _regex_term(pattern: str) -> str:
+def term_of(plain: Grammar) -> str:
+    """A schema or a regex as a term of a larger grammar."""
     import llguidance
 
+    if plain.kind == "json_schema":
+        return f"%json {plain.source}"
     try:
-        return f"/{llguidance.regex_to_lark(pattern)}/"
+        return f"/{llguidance.regex_to_lark(plain.source)}/"
     except ValueError as error:
         raise InputError(f"the regex is malformed: {error}") from None

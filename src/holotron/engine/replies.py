@@ -71,6 +71,8 @@ class Replies:
         """One more token for the log and for the reader; perhaps the last."""
         params, ids, events = request.params, request.sequence.log.ids, request.events
         ids.append(token)
+        if request.penalties is not None:
+            request.penalties.note(token, forced=forced)
         self._totals.generated_tokens += 1
         if forced:
             self._totals.forced_tokens += 1

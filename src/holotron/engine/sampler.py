@@ -3,9 +3,9 @@
 Randomness is one number per token, a hash of the request's seed and the token's index: what else runs in the batch, or
 in which order, cannot change a sample. The number is looked up in the cumulative distribution of the row.
 
-Logprobs are those of the model: log softmax of the logits as they came, before temperature, filters and masks. With
-`policy_logprobs` they are those of what is drawn from, after masks and temperature. A trainer can compute either from
-the same tokens.
+Logprobs are those of the model: log softmax of the logits as they came, before penalties, temperature, filters and
+masks. With `policy_logprobs` they are those of what is drawn from, after penalties, masks and temperature. A trainer
+can compute either from the same tokens.
 
 Nothing here waits for the device: `draw` gives the tokens as a tensor, for the network to read next, and `Draw.read`
 waits for them when the host wants to know.
@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from holotron.engine.api import SamplingParams
+from holotron.engine.penalties import Penalties, penalised
 from holotron.kernels.choice import likeliest
 from holotron.kernels.layout import upload
 from holotron.model.model import Holotron
@@ -50,6 +51,7 @@ class Choice(NamedTuple):
     params: SamplingParams
     seed: int
     index: int  # type: ignore[assignment]  # of the token within its generation
+    penalties: Penalties | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +117,12 @@ def draw(
     tokens a word) for the rows under a grammar. Rows beyond `choices` take the likeliest token."""
     warm = [row for row, choice in enumerate(choices) if choice.params.temperature > 0]
     widest = max((choice.params.top_logprobs for choice in choices), default=0)
-    if not warm and not allowed and not widest:
+    penalties = {row: choice.penalties for row, choice in enumerate(choices) if choice.penalties is not None}
+    if not warm and not allowed and not widest and not penalties:
         return Draw(likeliest(logits_BV, never))
     raw = logits_BV.to(torch.promote_types(logits_BV.dtype, torch.float32))
     norm_B = raw.logsumexp(-1)
-    masked = _masked(raw, never, allowed or {})
+    masked = _masked(penalised(raw, penalties) if penalties else raw, never, allowed or {})
     tokens_B = masked.argmax(-1)
     plain = [row for row in warm if not _filtered(choices[row].params)]
     filtered = [row for row in warm if _filtered(choices[row].params)]

@@ -194,7 +194,7 @@ class Scheduler:
         if left > 0:
             requests = [request for request, _, _ in decodes]
             due = [(request, n) for n, request in enumerate(requests)]
-            greedy = all(request.params.temperature == 0 and not request.params.top_logprobs for request in requests)
+            greedy = all(map(_greedy, requests))
             self.repeat, self._repeats_left = Repeat(decodes, requests, due, greedy), left
 
     def _take_ahead(self, piece: Piece, wanted: int) -> int:
@@ -381,3 +381,8 @@ class Scheduler:
             "give the engine more kv_tokens and state_rows, or shorten the session",
             retry_after=5.0,
         )
+
+
+def _greedy(request: Request) -> bool:
+    params = request.params
+    return params.temperature == 0 and not params.top_logprobs and request.penalties is None

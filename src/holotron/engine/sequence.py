@@ -11,6 +11,7 @@ from holotron.engine.blocks import Pools
 from holotron.engine.grammar import Matcher
 from holotron.engine.log import Log
 from holotron.engine.memory import Memory
+from holotron.engine.penalties import Penalties
 from holotron.engine.text import TextStream
 from holotron.errors import HolotronError
 
@@ -112,6 +113,7 @@ class Request:
     deadline: float | None = None  # on time.monotonic's clock
     deliver: Callable[[list[TokenEvent], Result | None], None] = lambda events, result: None
     background: bool = False  # computes a prompt ahead of time, when there is nothing else to do
+    penalties: Penalties | None = None  # since it was submitted, if it wants any
 
     order: tuple[float, int] = (0.0, 0)  # who goes first: least service, then first come
     submitted_at: float = field(default_factory=time.monotonic)

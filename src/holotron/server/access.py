@@ -21,6 +21,7 @@ from holotron.server.keys import ANYONE, Keys
 from holotron.server.quotas import Quotas
 from holotron.server.settings import ServerSettings
 
+GUARDED = ("/v1", "/tokenize", "/detokenize")
 _SAFE = ("GET", "HEAD", "OPTIONS")
 
 
@@ -29,7 +30,7 @@ def header(scope: Scope, name: bytes) -> bytes | None:
 
 
 class Access:
-    """Everything under /v1 needs a key, if there are any. What a key opened belongs to it."""
+    """Everything that asks the model for something needs a key, if there are any. What a key opened belongs to it."""
 
     def __init__(self, app: ASGIApp, settings: ServerSettings, keys: Sequence[str], quotas: Quotas) -> None:
         self._app = app
@@ -70,7 +71,7 @@ class Access:
             kind, _, given = (header(scope, b"authorization") or b"").partition(b" ")
             if kind.lower() != b"bearer" or not hmac.compare_digest(given.strip(), self._metrics_key):
                 raise ApiError(401, "metrics want the key of server.metrics_key", code="invalid_api_key")
-        if not path.startswith("/v1"):
+        if not path.startswith(GUARDED):
             return
         if not self._keys and not self._hosts.allows(header(scope, b"host")):
             raise ApiError(

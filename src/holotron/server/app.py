@@ -13,11 +13,12 @@ from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, PlainTextResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.exceptions import HTTPException
 
 from holotron import __version__
 from holotron.errors import HolotronError
+from holotron.server import manual, tokens
 from holotron.server.access import Access
 from holotron.server.bodies import body_of
 from holotron.server.chat import ChatJob
@@ -95,6 +96,16 @@ def _add_routes(app: FastAPI, service: Service, agent: Mapping[str, Any] | None)
     @app.get("/health/live", tags=["operation"])
     async def live() -> Json:
         return {"status": "alive"}
+
+    app.include_router(tokens.router)
+
+    @app.get("/version", tags=["operation"])
+    async def version() -> Json:
+        return {"version": __version__}
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        return HTMLResponse(manual.page(document(app)), headers=manual.HEADERS)
 
     @app.get("/metrics", tags=["operation"], response_class=PlainTextResponse)
     async def metrics() -> Response:

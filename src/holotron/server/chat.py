@@ -63,7 +63,7 @@ class ChatJob(GenerationJob[ChatRequest]):
             opens_reasoning=prepared.opens_reasoning,
             tools=prepared.tools if self.request.tool_choice != "none" else None,
             logprobs=bool(self.request.logprobs),
-            token_ids=self.request.return_token_ids,
+            token_ids=bool(self.request.return_token_ids),
         )
 
     def end(self) -> Json:

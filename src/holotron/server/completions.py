@@ -49,7 +49,7 @@ class TextJob(GenerationJob[CompletionRequest]):
             index,
             self.loaded.processor.tokenizer,
             logprobs=self.request.logprobs is not None,
-            token_ids=self.request.return_token_ids,
+            token_ids=bool(self.request.return_token_ids),
         )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from holotron.engine import EngineStopped, Overloaded, SessionBusy, UnknownSession
 from holotron.errors import CapacityError, ConfigError, HolotronError, InputError, MissingDependency
+from holotron.server.elsewhere import NOT_SUPPORTED
 
 
 class ApiError(Exception):
@@ -70,11 +71,30 @@ def invalid(problems: Sequence[Mapping[str, Any]]) -> ApiError:
     if not problems:
         return ApiError(400, "the request is malformed")
     param = where(problems[0]["loc"])
+    if (name := problems[0]["loc"][:1]) and name[0] in NOT_SUPPORTED:
+        return not_supported(name[0], NOT_SUPPORTED[name[0]])
+    if problems[0]["type"] == "none_required":  # a field that is there to be refused
+        return not_supported(param)
+    for problem in problems:
+        if problem["type"] == "union_tag_invalid":
+            return _unknown_kind(where(problem["loc"]), problem["msg"])
     if problems[0]["type"] == "extra_forbidden":
         return ApiError(400, f"Unrecognized request argument supplied: {param}", code="unknown_parameter", param=param)
     lines = [f"{where(problem['loc'])}: {problem['msg']}" if problem["loc"] else problem["msg"] for problem in problems]
     more = f" (and {len(lines) - 3} more)" if len(lines) > 3 else ""
     return ApiError(400, "; ".join(lines[:3]) + more, param=param or None)
+
+
+def not_supported(name: str, instead: str = "") -> ApiError:
+    message = f"{name} is not supported" + (f": {instead}" if instead else "")
+    return ApiError(400, message, code="not_supported", param=name)
+
+
+def _unknown_kind(param: str, message: str) -> ApiError:
+    """From pydantic's "Input tag 'input_audio' found using 'type' does not match any of the expected tags: ..."."""
+    kind, _, known = message.removeprefix("Input tag ").partition(" found using ")
+    known = known.rpartition("tags: ")[2]
+    return ApiError(400, f"{param}: type {kind} is not supported; known are {known}", code="not_supported", param=param)
 
 
 def where(location: Sequence[int | str]) -> str:

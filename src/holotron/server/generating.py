@@ -180,7 +180,7 @@ class GenerationJob(ABC, Generic[Body]):
 
         async def append_and_generate(one: Prepared, matcher: Matcher | None) -> None:
             if one.prompt is not None:
-                await session.add_prompt(one.prompt, self.kind, thinking=one.thinking, mark=self.request.mark)
+                await session.add_prompt(one.prompt, self.kind, thinking=one.thinking, mark=bool(self.request.mark))
                 session.tools = one.tools
             generation = await session.engine_session.generate(
                 self.sampling, grammar=matcher, timeout=self.seconds_left

@@ -14,12 +14,24 @@ from holotron.server.wire import (
     ChatRequest,
     CompactSession,
     CompletionRequest,
+    DetokenizeRequest,
     ForkSession,
     OpenSession,
     RewindSession,
+    TokenizeRequest,
 )
 
-BODIES = (ChatRequest, CompletionRequest, OpenSession, ForkSession, RewindSession, AppendToSession, CompactSession)
+BODIES: tuple[type[BaseModel], ...] = (
+    ChatRequest,
+    CompletionRequest,
+    OpenSession,
+    ForkSession,
+    RewindSession,
+    AppendToSession,
+    CompactSession,
+    TokenizeRequest,
+    DetokenizeRequest,
+)
 
 ERROR = {
     "type": "object",

@@ -29,12 +29,16 @@ def sampling_of(request: ChatRequest | CompletionRequest, defaults: ReplySetting
         max_tokens=min(limit, context),
         temperature=_first(request.temperature, defaults.temperature, 1.0),
         top_k=max(0, _first(request.top_k, defaults.top_k, 0)),
-        top_p=_first(request.top_p, defaults.top_p, 1.0),
+        top_p=max(_first(request.top_p, defaults.top_p, 1.0), 1e-9),  # OpenAI's clients may say 0
         min_p=_first(request.min_p, defaults.min_p, 0.0),
+        frequency_penalty=request.frequency_penalty or 0.0,
+        presence_penalty=request.presence_penalty or 0.0,
+        repetition_penalty=_first(request.repetition_penalty, defaults.repetition_penalty, 1.0),
+        logit_bias={int(token): bias for token, bias in (request.logit_bias or {}).items()},
         seed=None if request.seed is None else request.seed % 2**63,
         stop=tuple(stop),
         stop_token_ids=tuple(request.stop_token_ids or ()),
-        ignore_eos=request.ignore_eos,
+        ignore_eos=bool(request.ignore_eos),
         top_logprobs=top,
     )
 
@@ -73,7 +77,25 @@ def rendering_of(variables: dict[str, Any] | None, effort: str | None, *, thinki
 
 
 def plain_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    return [message.model_dump(exclude_none=True) for message in messages]
+    return [_plain(message) for message in messages]
+
+
+def _plain(message: Message) -> dict[str, Any]:
+    plain = message.model_dump(exclude_none=True)
+    # As it was before there were tools: a call, and the message that answers it.
+    if call := plain.pop("function_call", None):
+        plain["tool_calls"] = [*plain.get("tool_calls", []), {"type": "function", "function": call}]
+    if plain["role"] == "function":
+        plain["role"] = "tool"
+    # A refusal is something that was said.
+    refusal = plain.pop("refusal", None)
+    if refusal and not plain.get("content"):
+        plain["content"] = refusal
+    if isinstance(parts := plain.get("content"), list):
+        plain["content"] = [
+            {"type": "text", "text": part["refusal"]} if part["type"] == "refusal" else part for part in parts
+        ]
+    return plain
 
 
 def plain_tools(tools: Sequence[Tool] | None) -> list[dict[str, Any]] | None:

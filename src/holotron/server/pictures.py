@@ -25,7 +25,7 @@ from holotron.server.workers import Lane, Workers, check
 SMALL = 2**22  # pixels: two full-HD screens; more is for the lane of slow work
 LITTLE = 64 * 1024  # bytes: read faster than handed to another thread
 
-_DATA_URL = re.compile(r"data:(?:image/[\w.+-]+)?(?:;[\w=.-]+)*;base64,", re.I)
+_DATA_URL = re.compile(r"data:(?:[\w.+-]+/[\w.+-]+)?(?:;[\w=.-]+)*;base64,", re.I)
 _LONGEST_START = 256
 
 

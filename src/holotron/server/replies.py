@@ -154,12 +154,13 @@ class ChatChoice:
         return self._chunk(delta, [event]) if delta or self._logprobs or self._token_ids else None
 
     def finish(self, result: Result) -> list[Json]:
-        delta = self._delta(self._parser.finish())
+        delta = self._delta(self._parser.finish(cut=result.finish_reason != "stop"))
         chunks = [self._chunk(delta, [])] if delta else []
         return [*chunks, self._chunk({}, []) | self._end(result)]
 
     def whole(self, result: Result) -> Json:
-        self._whole = self._parser.push(result.text) + self._parser.finish()
+        cut = result.finish_reason != "stop"
+        self._whole = self._parser.push(result.text) + self._parser.finish(cut=cut)
         message: Json = {"role": "assistant", "content": self._whole.content, "refusal": None}
         if self._whole.reasoning:
             message["reasoning_content"] = self._whole.reasoning

@@ -154,6 +154,9 @@ class ReplySettings(Section):
     top_p: float | None = Field(default=None, gt=0, le=1, description="likewise; none: the checkpoint's, else 1")
     top_k: int | None = Field(default=None, ge=0, description="likewise; none: the checkpoint's, else 0 (off)")
     min_p: float | None = Field(default=None, ge=0, le=1, description="likewise; none: the checkpoint's, else 0")
+    repetition_penalty: float | None = Field(
+        default=None, gt=0, le=10, description="likewise; none: the checkpoint's, else 1 (off)"
+    )
     thinking: bool | None = Field(
         default=None, description="reason before replying, when the request does not say; none: the template's default"
     )

@@ -76,7 +76,7 @@ async def begin(sessions: ServedSessions, request: SessionFields, owner: str, sc
         if request.fork is not False:
             name = request.fork if isinstance(request.fork, str) else None
             (session,) = await sessions.fork(owner, session, [name])
-    made_here = request.session_open or request.fork is not False
+    made_here = bool(request.session_open) or request.fork is not False
     session.hold()
     turn = TurnTransaction(sessions, owner, session, made_here, len(session.turns))
     try:

@@ -2,16 +2,17 @@
 
 Unknown fields are refused: a typo must not silently change a reply.
 
-OpenAI's own fields that cannot change what comes out (`user`, `metadata`, ...) are accepted and ignored; those that
-would, and that we do not have (`logit_bias`, penalties, audio, ...), are accepted only when they ask for nothing.
-Extensions are at the end of each class.
+Fields of OpenAI's and of vLLM's that cannot change what comes out, that mean something we have under another name, or
+that are not supported stand in `elsewhere`. Extensions are at the end of each class. Null is as good as absence.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
+
+from holotron.server.elsewhere import ChatElsewhereFields, ElsewhereFields, Ignored
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]{1,128}$")]
 Count = Annotated[int, Field(ge=1, le=2**31)]
@@ -33,8 +34,15 @@ class Lenient(BaseModel):
 
 
 class TextPart(Lenient):
-    type: Literal["text", "input_text"]
+    type: Literal["text", "input_text", "output_text"]
     text: str
+
+
+class RefusalPart(Lenient):
+    """What an assistant said when it refused; clients send it back as they got it."""
+
+    type: Literal["refusal"]
+    refusal: str
 
 
 class ImageAddress(Lenient):
@@ -49,22 +57,24 @@ class ImagePart(Lenient):
 
 class CalledFunction(Lenient):
     name: str
-    arguments: str | dict[str, Any] = "{}"
+    arguments: str | dict[str, Any] | None = "{}"
 
 
 class Call(Lenient):
     id: str | None = None
-    type: Literal["function"] = "function"
+    type: Literal["function"] | None = "function"
     function: CalledFunction
 
 
 class Message(Lenient):
-    role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | Many[Annotated[TextPart | ImagePart, Field(discriminator="type")]] | None = None
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: str | Many[Annotated[TextPart | ImagePart | RefusalPart, Field(discriminator="type")]] | None = None
     name: str | None = None
     tool_calls: Many[Call] | None = None
     tool_call_id: str | None = None
     reasoning_content: str | None = None
+    refusal: str | None = None
+    function_call: CalledFunction | None = Field(default=None, description="as before there were tools")
 
 
 class Function(Lenient):
@@ -75,7 +85,7 @@ class Function(Lenient):
 
 
 class Tool(Lenient):
-    type: Literal["function"] = "function"
+    type: Literal["function"] | None = "function"
     function: Function
 
 
@@ -125,9 +135,10 @@ Format = Annotated[PlainFormat | JsonFormat | SchemaFormat | RegexFormat, Field(
 
 
 class StreamOptions(Lenient):
-    include_usage: bool = False
+    include_usage: bool | None = False
 
 
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 Rewind = Annotated[int, Field(ge=0)] | Literal["prompt"]
 
 
@@ -135,21 +146,24 @@ class SessionFields(Wire):
     """The session extension, version 1. See docs/server.md."""
 
     session_id: Name | None = Field(default=None, description="continue this session; send only what is new")
-    session_open: bool = Field(
+    session_open: bool | None = Field(
         default=False, description="open the session first (without session_id: under a new name)"
     )
-    fork: Name | bool = Field(default=False, description="continue a copy of the session, under this name or a new one")
+    fork: Name | bool | None = Field(
+        default=False, description="continue a copy of the session, under this name or a new one"
+    )
     rewind: Rewind | None = Field(default=None, description="turns to keep, or `prompt`: drop only the last reply")
-    mark: bool = Field(
+    mark: bool | None = Field(
         default=False, description="keep a snapshot before the reply: returning there computes nothing again"
     )
 
     @property
     def in_session(self) -> bool:
-        return self.session_id is not None or self.session_open
+        return self.session_id is not None or bool(self.session_open)
 
     @model_validator(mode="after")
     def _belongs_together(self) -> SessionFields:
+        self.fork = False if self.fork is None else self.fork
         if not self.in_session and (self.fork is not False or self.rewind is not None or self.mark):
             raise ValueError("fork, rewind and mark need a session_id")
         if self.session_open and (self.fork is not False or self.rewind is not None):
@@ -157,50 +171,54 @@ class SessionFields(Wire):
         return self
 
 
-class GenerationFields(SessionFields):
+TokenId = Annotated[str, Field(pattern=r"^[0-9]{1,9}$")]
+
+
+class GenerationFields(SessionFields, ElsewhereFields):
     model: str | None = None
     stream: bool | None = False
     stream_options: StreamOptions | None = None
     max_tokens: Count | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    logit_bias: Annotated[dict[TokenId, Annotated[float, Field(ge=-100, le=100)]], Field(max_length=1024)] | None = None
     n: Annotated[int, Field(ge=1)] | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**64)] | None = None
     stop: str | Annotated[list[str], Field(max_length=16)] | None = None
-    user: str | None = None
-    metadata: dict[str, Any] | None = None
-    # Accepted only when they ask for nothing.
-    frequency_penalty: Annotated[float, Field(ge=0, le=0)] | None = None
-    presence_penalty: Annotated[float, Field(ge=0, le=0)] | None = None
-    logit_bias: Annotated[dict[str, Any], Field(max_length=0)] | None = None
+    response_format: Format | None = Field(default=None, description="for plain completions an extension")
     # Extensions.
     top_k: Annotated[int, Field(ge=-1, lt=2**31)] | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
-    ignore_eos: bool = False
+    repetition_penalty: Annotated[float, Field(gt=0, le=10)] | None = None
+    ignore_eos: bool | None = False
     stop_token_ids: Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(max_length=64)] | None = None
-    return_token_ids: bool = Field(
+    return_token_ids: bool | None = Field(
         default=False, description="token ids and the weights' version of each beside the text"
     )
 
+    @model_validator(mode="after")
+    def _one_form(self) -> GenerationFields:
+        if (form := self.asked_form()) is not None:
+            if self.response_format is not None and not isinstance(self.response_format, PlainFormat):
+                raise ValueError("response_format and structured_outputs (or guided_...) are two ways to say one thing")
+            self.response_format = _FORMAT.validate_python(form)
+        return self
 
-class ChatRequest(GenerationFields):
+
+_FORMAT: TypeAdapter[Format] = TypeAdapter(Format)
+
+
+class ChatRequest(GenerationFields, ChatElsewhereFields):
     messages: Many[Message] = Field(description="in a session: only the new ones")
     max_completion_tokens: Count | None = None
     logprobs: bool | None = False
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
-    response_format: Format | None = None
     tools: Many[Tool] | None = None
     tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
     parallel_tool_calls: bool | None = True
-    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = None
-    # Cannot change the reply.
-    store: bool | None = None
-    service_tier: str | None = None
-    safety_identifier: str | None = None
-    prompt_cache_key: str | None = None
-    prompt_cache_retention: str | None = None
-    verbosity: str | None = None
-    modalities: Annotated[list[Literal["text"]], Field(max_length=1)] | None = None
+    reasoning_effort: Effort | None = None
     # Extensions.
     chat_template_kwargs: dict[str, Any] | None = Field(default=None, description="variables of the chat template")
 
@@ -211,11 +229,37 @@ Tokens = Many[Annotated[int, Field(ge=0, lt=2**31)]]
 class CompletionRequest(GenerationFields):
     prompt: str | Tokens | Many[str] | Many[Tokens]
     logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
-    response_format: Format | None = Field(default=None, description="an extension: constrain the text")
     # Accepted only when they ask for nothing.
     echo: Literal[False] | None = False
     suffix: Literal[""] | None = None
     best_of: Literal[1] | None = None
+
+
+# ---------------------------------------------------------------------------------------------------------- tokens
+
+
+class TokenizeRequest(Wire):
+    model: str | None = None
+    prompt: str | None = None
+    messages: Many[Message] | None = None
+    tools: Many[Tool] | None = None
+    reasoning_effort: Effort | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    return_token_strs: bool | None = Field(default=False, description="the text of each token too")
+    add_generation_prompt: Literal[True] | None = None
+    continue_final_message: Literal[False] | None = None
+    add_special_tokens: Ignored = None  # nothing is put before a prompt; a template writes what it needs
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> TokenizeRequest:
+        if (self.prompt is None) == (self.messages is None):
+            raise ValueError("send either prompt or messages")
+        return self
+
+
+class DetokenizeRequest(Wire):
+    model: str | None = None
+    tokens: Tokens
 
 
 # -------------------------------------------------------------------------------------------------------- sessions
@@ -239,7 +283,7 @@ class AppendToSession(Wire):
 
     messages: Annotated[Many[Message], Field(min_length=1)]
     tools: Many[Tool] | None = None
-    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = None
+    reasoning_effort: Effort | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     mark: bool = False
 

@@ -147,3 +147,43 @@ def test_text_streams_as_soon_as_it_is_certain():
     assert parser.push('[{"name": "a", "arguments": {}}]').tool_calls == ()
     assert parser.push("</TOOLCALL>").tool_calls == (ToolCall("a", {}),)
     assert parser.finish() == ReplyPart()
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_that_was_cut_off_is_text_and_one_that_was_finished_is_not(call):
+    for end in range(len("<tool_call>") + 1, len(call)):
+        parser = ReplyParser(tools=TOOLS)
+        part = parser.push(call[:end]) + parser.finish(cut=True)
+        assert part.tool_calls == ()
+        assert part.content == call[:end].rstrip("\n")
+    parser = ReplyParser(tools=TOOLS)
+    assert (parser.push(call + "\nmore") + parser.finish(cut=True)).tool_calls == (CLICK,)
+
+
+@pytest.mark.parametrize(
+    ("schema", "written", "meant"),
+    [
+        ({"type": "string"}, "12", "12"),
+        ({}, "12", "12"),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "12", "12"),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "null", None),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "hello", "hello"),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, '"hello"', "hello"),
+        ({"anyOf": [{"type": "integer"}, {"type": "string"}]}, "12", 12),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "12", 12),
+        ({"type": ["string", "null"]}, "null", None),
+        ({"type": ["number", "null"]}, "1.5", 1.5),
+        ({"enum": ["1", "2"]}, "1", "1"),
+        ({"enum": [1, 2]}, "1", 1),
+        ({"const": "x"}, "x", "x"),
+        ({"$ref": "#/$defs/Colour"}, '"red"', "red"),
+        ({"$ref": "#/$defs/Colour"}, "red", "red"),
+        ({"$ref": "#/$defs/Point"}, '{"x": 1}', {"x": 1}),
+    ],
+)
+def test_bare_values_get_the_type_that_the_schema_allows(schema, written, meant):
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"properties": {"a": schema}}}}]
+    text = f"<tool_call>\n<function=f>\n<parameter=a>\n{written}\n</parameter>\n</function>\n</tool_call>"
+    (call,) = parse_reply(text, tools=tools).tool_calls
+    assert call.arguments == {"a": meant}
+    assert type(call.arguments["a"]) is type(meant)

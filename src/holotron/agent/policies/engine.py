@@ -148,6 +148,7 @@ def _load(request: PolicyRequest) -> EnginePolicy:
         top_p=first_said(profile.top_p, own.top_p, 1.0),
         top_k=own.top_k or 0,
         min_p=own.min_p or 0.0,
+        repetition_penalty=own.repetition_penalty or 1.0,
         seed=request.seed,
     )
     processor.limits = replace(processor.limits, max_images=MOST_IMAGES, max_tiles=MOST_IMAGES * 13)

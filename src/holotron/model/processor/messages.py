@@ -23,7 +23,7 @@ from holotron.model.processor.images import ImageLimits, TiledImage, check_pixel
 ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 ImageSource = bytes | str | np.ndarray | Image.Image | TiledImage  # a string is a data: URL
 
-_DATA_URL = re.compile(r"data:(?:image/[\w.+-]+)?(?:;[\w=.-]+)*;base64,(.*)", re.S | re.I)
+_DATA_URL = re.compile(r"data:(?:[\w.+-]+/[\w.+-]+)?(?:;[\w=.-]+)*;base64,(.*)", re.S | re.I)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def _part(part: Any, where: str, images: list[ImageSource]) -> dict[str, Any]:
     if isinstance(part, str):
         return {"type": "text", "text": part}
     kind = part.get("type") if isinstance(part, Mapping) else None
-    if kind in ("text", "input_text"):
+    if kind in ("text", "input_text", "output_text"):
         if not isinstance(part.get("text"), str):
             raise InputError(f"{where} is a text part without text")
         return {"type": "text", "text": part["text"]}

@@ -93,12 +93,15 @@ class ReplyParser:
         self._opening = ""  # the tag of the call block being read
         self._blank = ""  # line breaks held back: they are dropped at the edges of reasoning and content
         self._said = False  # something of the present section has been given out
+        self._cut = False
 
     def push(self, text: str) -> ReplyPart:
         self._rest += text
         return self._advance(final=False)
 
-    def finish(self) -> ReplyPart:
+    def finish(self, *, cut: bool = False) -> ReplyPart:
+        """What is left. `cut`: the reply was not finished (it grew too long): a call that is not complete is none."""
+        self._cut = cut
         return self._advance(final=True)
 
     def _advance(self, final: bool) -> ReplyPart:
@@ -142,7 +145,7 @@ class ReplyParser:
             return ReplyPart()
         # A stop token may have taken the place of the closing tag.
         self._rest, self._state = after, "content"
-        calls = _calls(body, self._tools or ())
+        calls = None if self._cut and not closed else _calls(body, self._tools or ())
         if calls is not None:
             self._blank = ""
             return ReplyPart(tool_calls=calls)
@@ -230,9 +233,35 @@ def _schema(tools: Sequence[Mapping[str, Any]], function: str, parameter: str) -
 def _typed(text: str, schema: Mapping[str, Any]) -> Any:
     """Values are written bare: the tool's schema tells a number from a text that looks like one."""
     text = text.removeprefix("\n").removesuffix("\n")
-    if schema.get("type", "string") == "string":
+    types = _types(schema)
+    if types == {"string"}:
         return text
     try:
-        return json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
         return text
+    return text if "string" in types and not isinstance(value, str) and not _TYPES[type(value)] & types else value
+
+
+_TYPES = {
+    bool: {"boolean"},
+    int: {"integer", "number"},
+    float: {"number"},
+    type(None): {"null"},
+    list: {"array"},
+    dict: {"object"},
+}
+
+
+def _types(schema: Mapping[str, Any]) -> set[str]:
+    """What a value may be, as far as the schema says; a text where it says nothing, anything behind a reference."""
+    if isinstance(choices := schema.get("enum"), list):
+        return set().union(*(_TYPES.get(type(choice), {"string"}) for choice in choices))
+    if "const" in schema:
+        return _TYPES.get(type(schema["const"]), {"string"})
+    for key in ("anyOf", "oneOf"):
+        if isinstance(branches := schema.get(key), list):
+            return set().union(*(_types(branch) for branch in branches if isinstance(branch, Mapping)))
+    if isinstance(kind := schema.get("type"), list):
+        return set(map(str, kind))
+    return {"anything"} if "$ref" in schema or "allOf" in schema else {str(kind or "string")}
