@@ -27,6 +27,8 @@ from holotron.server.generating import answer
 from holotron.server.middleware import RequestContext
 from holotron.server.openapi import document, takes
 from holotron.server.replies import Json
+from holotron.server.responses.computer import ComputerUser
+from holotron.server.responses.routes import router as responses_router
 from holotron.server.service import Service
 from holotron.server.sessions import VERSION, router
 from holotron.server.wire import ChatRequest, CompletionRequest, ModelList, ModelObject
@@ -35,10 +37,15 @@ Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
 def create_app(
-    service: Service, lifespan: Lifespan | None = None, *, agent: Mapping[str, Any] | None = None
+    service: Service,
+    lifespan: Lifespan | None = None,
+    *,
+    agent: Mapping[str, Any] | None = None,
+    computer: ComputerUser | None = None,
 ) -> FastAPI:
     """`agent`: what the model wants from whoever drives it as an agent (plain JSON: dialect, frame, history, views,
-    sampling defaults). It is announced with the model; the server itself makes no use of it."""
+    sampling defaults). It is announced with the model; the server itself makes no use of it. `computer`: how the model
+    answers the Responses API's computer tool."""
     app = FastAPI(
         title="holotron",
         version=__version__,
@@ -48,6 +55,7 @@ def create_app(
         redoc_url=None,
     )
     app.state.service = service
+    app.state.computer = computer
     app.openapi = lambda: document(app)  # type: ignore[method-assign]
     app.add_middleware(Access, settings=service.settings.server, keys=service.keys, quotas=service.quotas)
     app.add_middleware(RequestContext, service=service)  # added last, so outermost
@@ -57,6 +65,7 @@ def create_app(
     app.add_exception_handler(HTTPException, _http)
     _add_routes(app, service, agent)
     app.include_router(router)
+    app.include_router(responses_router)
     return app
 
 

@@ -9,6 +9,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from holotron.server.responses.wire import ResponsesRequest
 from holotron.server.wire import (
     AppendToSession,
     ChatRequest,
@@ -19,7 +20,10 @@ from holotron.server.wire import (
     RewindSession,
 )
 
-BODIES = (ChatRequest, CompletionRequest, OpenSession, ForkSession, RewindSession, AppendToSession, CompactSession)
+BODIES = (
+    ChatRequest, CompletionRequest, ResponsesRequest, OpenSession, ForkSession, RewindSession, AppendToSession,
+    CompactSession,
+)  # fmt: skip
 
 ERROR = {
     "type": "object",
