@@ -1,17 +1,17 @@
 """A policy behind the Responses API's computer tool: our actions as that tool's, and back.
 
     user = ComputerUser(profile)
-    episode = user.begin(display=None).told("Close the dialog").saw(screenshot)
-    question = episode.question()                       # chat messages in the model's own dialect, and what it may write
+    episode = user.begin().told("Close the dialog").saw(png, "image/png", (1280, 720))
+    question = episode.question()               # chat messages in the model's own dialect, and what it may write
     episode, move = episode.replied(text)
-    move.actions                                        # [{"type": "click", "button": "left", "x": 412, "y": 80}]
+    move.actions                                # [{"type": "click", "button": "left", "x": 412, "y": 80}]
 
 The model sees and says what it was trained on: its dialect, frame and history, from its profile. Whoever drives it sees
 the tool's contract and nothing else. An episode is a value: every call gives a new one, so a conversation can branch
 anywhere.
 
-Coordinates on the outside are pixels of the screenshot, or of the display if one was declared. What the tool has no word
-for (addresses, tabs, reloading) is not offered to the model. `answer` ends the task: it becomes a message.
+Coordinates on the outside are pixels of the screenshot, or of the display if one was declared. What the tool has no
+word for (addresses, tabs, reloading) is not offered to the model. `answer` ends the task: it becomes a message.
 """
 
 from __future__ import annotations
@@ -199,8 +199,8 @@ class Episode:
         return Question(tuple(self.dialect.messages(task, view)), self.dialect.output())
 
     def replied(self, text: str, calls: Sequence[tuple[str, Any]] = (), *, cut: bool = False) -> tuple[Episode, Move]:
-        """What the model wrote, and what it means. A reply that is no action makes the client look again; the model then
-        reads what was wrong. `cut`: it was not finished."""
+        """What the model wrote, and what it means. A reply that is no action makes the client look again; the model
+        then reads what was wrong. `cut`: it was not finished."""
         said = write_calls(text, list(calls))
         screen = self.turns[-1].screen
         reply = self.dialect.parse(Completion(said, finish_reason="length" if cut else "stop"), screen)

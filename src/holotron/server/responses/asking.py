@@ -58,6 +58,9 @@ class Plan:
         self.new = plain_items(request, lambda id: store.item(owner, id))
         if not self.new:
             raise ApiError(400, "input is empty: there is nothing to reply to", param="input")
+        self.resent = False
+        if self.previous is None and (found := store.recognised(owner, self.new)) is not None:
+            self.previous, self.new, self.resent = found[0], self.new[found[1] :], True
         self.history: list[Json] = self.previous.history() if self.previous is not None else []
         check_calls(self.history, self.new)
         self.functions = function_tools(request.tools)
@@ -213,6 +216,12 @@ class Plan:
 
     # ------------------------------------------------------------------------------------------------------ as a chat
 
+    @property
+    def in_session(self) -> bool:
+        """In one of our own (`ResponseJob.begin_turn`); a reply that will not be continued needs none. The computer's
+        user has one all the same: a model may be shown screens as changes, and that is for sessions only."""
+        return self.stores or self.continues is not None or self.computer is not None
+
     def chat_request(self) -> ChatRequest:
         request, reasoning = self.request, self.request.reasoning
         logprobs = bool(request.top_logprobs) or "message.output_text.logprobs" in (request.include or ())
@@ -220,7 +229,7 @@ class Plan:
         chat: Json = {
             "model": request.model,
             "messages": self.messages,
-            "session_open": True,  # in a session of ours: see `ResponseJob.begin_turn`
+            "session_open": self.in_session,
             "stream": request.stream,
             "max_completion_tokens": request.max_output_tokens,
             "temperature": request.temperature,

@@ -4,8 +4,8 @@ The server knows the contract, not the model: what a screen looks like to it, wh
 to a `ComputerUser`, which whoever starts the server hands in (`holotron.agent.computer` has the one for our dialects).
 
 Two calls cost no token. Before there is a screenshot the answer is to take one. And `computer_use_preview` allows one
-action in a call where a policy may mean several ("write into this field" is a click, a key and a text): the rest travels
-in the call's id, which comes back with the screenshot, and is called next.
+action in a call where a policy may mean several ("write into this field" is a click, a key and a text): the rest
+travels in the call's id, which comes back with the screenshot, and is called next.
 """
 
 from __future__ import annotations

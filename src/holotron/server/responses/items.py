@@ -9,8 +9,9 @@ Items are plain JSON from here on: they are what GET .../input_items gives back.
 
 from __future__ import annotations
 
+import hashlib
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from holotron.server.errors import ApiError
@@ -98,6 +99,29 @@ def check_calls(history: Iterable[Json], new: Sequence[Json]) -> None:
     for call_id, kind in open_calls.items():
         message = f"No tool output found for {kind.replace('_', ' ')} {call_id}."
         raise ApiError(400, message, param="input")
+
+
+def digests(items: Iterable[Json], before: bytes = b"") -> Iterator[bytes]:
+    """After each item, what stands for the conversation up to there. Ids, states and reasoning do not count: clients
+    that send a conversation again change or drop them."""
+    for item in items:
+        if item["type"] != "reasoning":
+            digest = hashlib.blake2b(before, digest_size=16)
+            for word in _words(item):
+                digest.update(len(word).to_bytes(8, "big") + word)
+            before = digest.digest()
+        yield before
+
+
+def _words(item: Json) -> Iterator[bytes]:
+    names = {"function_call": ("call_id", "name", "arguments"), "message": ("role",)}.get(item["type"], ("call_id",))
+    for word in (item["type"], *(item[name] for name in names)):
+        yield word.encode(errors="replace")
+    content = item.get("content") or item.get("output") or ()
+    parts = [content] if isinstance(content, str | dict) else content
+    for part in parts:
+        said = part if isinstance(part, str) else part.get("text") or part.get("refusal") or part.get("image_url") or ""
+        yield str(said).encode(errors="replace")
 
 
 # ---------------------------------------------------------------------------------------------------------- messages

@@ -1,8 +1,9 @@
 """A response on its way: what it continues, what the model is asked, what is answered and kept.
 
-A chat request in a session, where the session is found by a response: continuing one forks the session that ends where it
-ends, so only what is new is computed. Where there is no such session any more, or where instructions or tools have
-changed, the conversation is written anew from its items, and the engine resumes where it first differs from what it knows.
+A chat request in a session, where the session is found by a response: continuing one forks the session that ends where
+it ends, so only what is new is computed. Where there is no such session any more, or where instructions or tools have
+changed, the conversation is written anew from its items, and the engine resumes where it first differs from what it
+knows.
 """
 
 from __future__ import annotations
@@ -61,6 +62,17 @@ class ResponseTurn(TurnTransaction):
                 await self.sessions.close(self.owner, self.session)
 
 
+class Unremembered(Running):
+    """A response that nobody will continue needs no session."""
+
+    def __init__(self, running: Running, finished: Callable[[Result, None], bool]) -> None:
+        super().__init__(running.generations)
+        self._finished = finished
+
+    def _commit(self, result: Result) -> None:
+        self._finished(result, None)
+
+
 class ResponseJob(ChatJob):
     id_prefix = "resp"
     object_name = chunk_name = "response"
@@ -113,13 +125,15 @@ class ResponseJob(ChatJob):
         session.hold()
         return ResponseTurn(store.sessions, owner, session, True, len(session.turns), finished=self._finished)
 
+    async def _stateless(self) -> Running:
+        return Unremembered(await super()._stateless(), self._finished)
+
     def prepare(self, session: ServedSession | None) -> list[Prepared]:
-        assert session is not None
         prepared = super().prepare(session)
-        context = self.loaded.engine.context_limit
-        room = context - min(self.sampling.max_tokens, context // 4) - session.length
+        context, before = self.loaded.engine.context_limit, session.length if session is not None else 0
+        room = context - min(self.sampling.max_tokens, context // 4) - before
         if self.plan.truncates and (length := len(prepared[0].ids)) > room and self.plan.can_shorten:
-            raise StartOver((length - room) / (length + session.length))
+            raise StartOver((length - room) / (length + before))
         return prepared
 
     # -------------------------------------------------------------------------------------------------------- answering
@@ -139,7 +153,7 @@ class ResponseJob(ChatJob):
         self.heard += ReplyPart("", part.content, part.tool_calls)
         return self.writer.push(ReplyPart(part.reasoning))
 
-    def _finished(self, result: Result, session: ServedSession) -> bool:
+    def _finished(self, result: Result, session: ServedSession | None) -> bool:
         """The reply is there: write its end and keep it, in one go. Whether the session is still needed."""
         if not self._pushed:
             tokens = events_of(result) if self.request.logprobs else []
@@ -178,6 +192,7 @@ class ResponseJob(ChatJob):
             state=seat,
             session=session,
             more_bytes=more,
+            resent=self.plan.resent,
         )
         self.store.keep(stored)
         return stored.session is not None

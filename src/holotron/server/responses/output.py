@@ -5,8 +5,8 @@
     events += writer.finish()
     writer.items                                             # the response's output
 
-The order of events is OpenAI's: an item is added, its part is added, deltas, the text is done, the part is done, the item
-is done; then the next. Whoever does not stream leaves the events alone: items are written by the same code.
+The order of events is OpenAI's: an item is added, its part is added, deltas, the text is done, the part is done, the
+item is done; then the next. Whoever does not stream leaves the events alone: items are written by the same code.
 """
 
 from __future__ import annotations

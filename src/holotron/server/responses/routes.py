@@ -91,7 +91,10 @@ async def list_input_items(
     after: str | None = None,
 ) -> Json:
     """The items that its request brought, the last first."""
-    items = list(_find(http, response_id).sent)
+    found = _find(http, response_id)
+    items = list(found.sent)
+    if found.resent and found.previous is not None:
+        items = [*found.previous.history(), *items]
     if order == "desc":
         items.reverse()
     if after is not None:

@@ -19,7 +19,7 @@ import asyncio
 import contextlib
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,7 +28,7 @@ from holotron.errors import HolotronError
 from holotron.server.errors import ApiError
 from holotron.server.limits import size_of
 from holotron.server.quotas import Quotas
-from holotron.server.responses.items import Json
+from holotron.server.responses.items import Json, digests
 from holotron.server.served import ServedSession, ServedSessions
 from holotron.server.settings import QuotaSettings, ResponseSettings
 
@@ -44,14 +44,17 @@ class Stored:
     state: Any = None  # of the computer's user, where the response was written by one
     session: ServedSession | None = None
     more_bytes: int = 0  # held beside the items
+    resent: bool = False  # its request brought the conversation before it, too
     born: float = 0.0
     used: float = 0.0
     continued: bool = False
     uses: int = field(default=0, init=False)  # by the store, and by later responses
-    bytes: int = field(default=0, init=False)
+    size: int = field(default=0, init=False)  # in bytes
+    digest: bytes = field(default=b"", init=False)  # of the conversation up to its end
 
     def __post_init__(self) -> None:
-        self.bytes = self.more_bytes + size_of([self.body, list(self.sent)], 2**62)
+        *_, self.digest = digests(self.items, self.previous.digest if self.previous is not None else b"")
+        self.size = self.more_bytes + size_of([self.body, list(self.sent)], 2**62)
 
     @property
     def items(self) -> Iterator[Json]:
@@ -87,6 +90,7 @@ class ResponseStore:
         self.limit(ResponseSettings(), Quotas(QuotaSettings()))
         self._kept: dict[str, OrderedDict[str, Stored]] = {}  # by owner and id, the oldest first
         self._items: dict[tuple[str, str], Json] = {}  # of kept responses, by owner and id
+        self._ends: dict[tuple[str, bytes], Stored] = {}  # by owner and what the conversation says
         self._bytes: dict[str, int] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -104,6 +108,7 @@ class ResponseStore:
         stored.born = stored.used = self._clock()
         mine[stored.id] = stored
         self._use(stored)
+        self._ends[stored.owner, stored.digest] = stored
         for item in stored.items:
             self._items[stored.owner, item["id"]] = item
         most = self._quotas.share(self._settings.max_stored)
@@ -127,6 +132,18 @@ class ResponseStore:
             message = f"Previous response with id '{id}' not found."
             raise ApiError(404, message, code="previous_response_not_found", param="previous_response_id") from None
         found.used, found.continued = self._clock(), True
+        return found
+
+    def recognised(self, owner: str, items: Sequence[Json]) -> tuple[Stored, int] | None:
+        """The response whose conversation these items begin with, and how many of them that are: for clients that send
+        everything again. At least one item is new."""
+        self._forget_expired()
+        found = None
+        for n, digest in enumerate(digests(items[:-1]), start=1):
+            if (stored := self._ends.get((owner, digest))) is not None:
+                found = stored, n
+        if found is not None:
+            found[0].used, found[0].continued = self._clock(), True
         return found
 
     def item(self, owner: str, id: str) -> Json | None:
@@ -156,6 +173,8 @@ class ResponseStore:
         for item in stored.items:
             if self._items.get((stored.owner, item["id"])) is item:
                 del self._items[stored.owner, item["id"]]
+        if self._ends.get((stored.owner, stored.digest)) is stored:
+            del self._ends[stored.owner, stored.digest]
         self._give_up(stored)
         self._release(stored)
 
@@ -167,7 +186,7 @@ class ResponseStore:
             at.uses += 1
             if at.uses > 1:
                 return
-            self._bytes[at.owner] = self._bytes.get(at.owner, 0) + at.bytes
+            self._bytes[at.owner] = self._bytes.get(at.owner, 0) + at.size
             at = at.previous
 
     def _release(self, stored: Stored) -> None:
@@ -176,7 +195,7 @@ class ResponseStore:
             at.uses -= 1
             if at.uses:
                 return
-            self._bytes[at.owner] -= at.bytes
+            self._bytes[at.owner] -= at.size
             if not self._bytes[at.owner]:
                 del self._bytes[at.owner]
             at = at.previous
