@@ -201,8 +201,8 @@ def test_images(client: OpenAI) -> None:
     assert probability[0] != probability[1]
     after = say(client, content("green"), previous_response_id=red.id)
     assert after.usage.input_tokens_details.cached_tokens == known(red) - 1
+    picture = {"type": "input_image", "file_id": "file-1", "detail": "auto"}
     with pytest.raises(openai.BadRequestError) as file:
-        picture = {"type": "input_image", "file_id": "file-1", "detail": "auto"}
         say(client, [{"role": "user", "content": [picture]}])
     assert file.value.code == "not_supported"
 
@@ -244,8 +244,8 @@ def test_functions_and_their_outputs(client: OpenAI) -> None:
     assert after.usage.input_tokens_details.resumed == "session"
     with pytest.raises(openai.BadRequestError, match="No tool output found for function call"):
         client.responses.create(**asked, input="Well?", previous_response_id=response.id)
+    stray = {"type": "function_call_output", "call_id": "call_none", "output": "?"}
     with pytest.raises(openai.BadRequestError, match="No tool call found"):
-        stray = {"type": "function_call_output", "call_id": "call_none", "output": "?"}
         client.responses.create(**asked, input=[stray])
     none = client.responses.create(**{**asked, "max_output_tokens": 5}, input="Where?", tool_choice="none")
     assert not [item for item in none.output if item.type == "function_call"]
@@ -503,7 +503,7 @@ def test_responses_expire() -> None:
 
 
 def test_what_is_kept_is_limited() -> None:
-    with inside("--responses.max_stored", "3", "--responses.sessions", "2", "--responses.max_bytes", "6000") as server:
+    with inside("--responses.max_stored", "3", "--responses.sessions", "2", "--responses.max_bytes", "9000") as server:
         ids = [post(server).json()["id"]]
         for _ in range(3):
             ids.append(post(server, previous_response_id=ids[-1]).json()["id"])
@@ -516,9 +516,9 @@ def test_what_is_kept_is_limited() -> None:
         assert fresh["usage"]["input_tokens_details"]["cached_tokens"] < fresh["usage"]["input_tokens"] - 20
         assert fresh["output"][0]["content"][0]["text"] == branch["output"][0]["content"][0]["text"]
         # Bytes count too: one large input pushes the others out.
-        large = post(server, input="y" * 5000, store=True).json()["id"]
+        large = post(server, input="y" * 7000, store=True).json()["id"]
         assert httpx.get(f"{server.url}/v1/responses/{large}").status_code == 200
         assert httpx.get(f"{server.url}/v1/responses/{branch['id']}").status_code == 404
         responses, held = server.service.loaded.responses.held("anyone")
         assert responses == 1
-        assert 5000 < held <= 6000
+        assert 7000 < held <= 9000
