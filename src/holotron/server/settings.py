@@ -145,7 +145,7 @@ class ResponseSettings(Section):
     max_bytes: int = Field(default=1024 * MiB, ge=0, description="of their items, pictures included; likewise")
     sessions: int | None = Field(
         default=None,
-        ge=0,
+        ge=1,
         description="of the engine, kept so that continuing computes only what is new; none: a quarter of "
         "engine.max_sessions",
     )

@@ -205,7 +205,10 @@ class Plan:
         for stored in chain:  # their calls were made without the model
             made = [item for item in stored.body["output"] if item["type"] != "computer_call"]
             items += [*stored.sent, *made]
-        return await computer.played(episode, [*items, *self.new], service, caller)
+        items += self.new
+        if self.truncates:
+            items = computer.recent(items, service.settings.images.max_per_request)
+        return await computer.played(episode, items, service, caller)
 
     def replied(self, heard: ReplyPart) -> tuple[computer.Seat, list[Json]]:
         """What the model's reply means: for the next response, and for this one's output."""

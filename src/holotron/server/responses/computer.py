@@ -21,6 +21,7 @@ from PIL import Image
 
 from holotron.errors import InputError
 from holotron.model.processor.images import FORMATS
+from holotron.server.errors import ApiError
 from holotron.server.pictures import decoded, measured
 from holotron.server.replies import new_id
 from holotron.server.responses.items import Json, image_address, new_item_id, text_of
@@ -166,15 +167,22 @@ def items_of(tool: ToolSpec, move: Move) -> list[Json]:
 # ----------------------------------------------------------------------------------------------- items to an episode
 
 
-async def played(
-    episode: Episode, items: Sequence[Json], service: Service, caller: Caller, *, most: int | None = None
-) -> Episode:
+def recent(items: Sequence[Json], most: int) -> list[Json]:
+    """The items from the last `most` screenshots on, and what the user said before."""
+    shots = [n for n, item in enumerate(items) if item["type"] == "computer_call_output"]
+    start = shots[-most] if len(shots) > most else 0
+    said = [item for item in items[:start] if item["type"] == "message" and item["role"] != "assistant"]
+    return [*said, *items[start:]]
+
+
+async def played(episode: Episode, items: Sequence[Json], service: Service, caller: Caller) -> Episode:
     """The episode after these items. Screenshots are fetched and measured by their headers, on workers."""
     thoughts: list[str] = []
     shots = sum(len(_pictures(item)) for item in items if item["type"] == "message")
     shots += sum(item["type"] == "computer_call_output" for item in items)
-    if most is not None and shots > most:
-        raise InputError(f"the request has {shots} images; the limit is {most}")
+    if shots > (most := service.settings.images.max_per_request):
+        raise ApiError(400, f"the request has {shots} images; the limit is {most}", param="input")
+    pixels = 0
     rest: list[Json] = []  # of an action that is carried out call by call
     for item in items:
         match item["type"]:
@@ -184,7 +192,8 @@ async def played(
                 if text := text_of(item["content"]):
                     episode = episode.told(text)
                 for picture in _pictures(item):
-                    episode = await _seen(episode, image_address(picture), "", service, caller)
+                    episode, more = await _seen(episode, image_address(picture), "", service, caller)
+                    pixels += more
             case "reasoning":
                 thoughts = [part.get("text", "") for part in item.get("summary") or ()]
             case "computer_call":
@@ -200,23 +209,28 @@ async def played(
                 shot = item["output"]
                 if not shot.get("image_url"):
                     raise not_supported("a screenshot without image_url", "input", "send it as a data: URL")
-                episode = await _seen(episode, shot["image_url"], shot.get("current_url", ""), service, caller)
+                episode, more = await _seen(episode, shot["image_url"], shot.get("current_url", ""), service, caller)
+                pixels += more
             case kind:
                 raise not_supported(f"a {kind} beside the computer tool", "input")
+        if pixels > (limit := service.settings.images.max_request_pixels):
+            message = f"the images have more than {limit:,} pixels together"
+            raise ApiError(400, message, code="too_many_pixels", param="input")
     return episode
 
 
-async def _seen(episode: Episode, url: str, where: str, service: Service, caller: Caller) -> Episode:
+async def _seen(episode: Episode, url: str, where: str, service: Service, caller: Caller) -> tuple[Episode, int]:
+    """And how many pixels it has."""
     settings = service.settings.images
     data = None if url[:5].lower() == "data:" else await service.fetcher.fetch(url)
 
-    def look() -> Episode:
+    def look() -> tuple[Episode, int]:
         picture = measured(decoded(url, settings) if data is None else data, settings)
         try:
             with Image.open(io.BytesIO(picture.data), formats=FORMATS) as opened:
                 size, mime = opened.size, Image.MIME.get(opened.format or "", "image/png")
         except Exception:
             raise InputError("the screenshot is not an image that can be read (PNG, JPEG or WebP)") from None
-        return episode.saw(picture.data, mime, size, where)
+        return episode.saw(picture.data, mime, size, where), picture.pixels
 
     return await service.workers.run(caller.turn, look)
