@@ -452,7 +452,9 @@ def test_bad_requests(client: OpenAI, server: ServerProcess) -> None:
         ({}, "input"),
         ({"input": "x", "sesion": 1}, "sesion"),
         ({"input": "x", "temperature": 9}, "temperature"),
-        ({"input": [{"role": "robot", "content": "x"}]}, "input"),
+        ({"input": [{"role": "robot", "content": "x"}]}, "input[0].role"),
+        ({"input": [{"type": "function_call_output", "output": "x"}]}, "input[0].call_id"),
+        ({"input": 7}, "input"),
         ({"input": "x", "metadata": {str(n): "x" for n in range(17)}}, "metadata"),
         ({"input": "x", "tools": [{"type": "function"}]}, "tools[0].name"),
     ):

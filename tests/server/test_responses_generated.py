@@ -18,8 +18,8 @@ COUNT, CLIENTS = 600, 3
 
 FIELDS = [
     "instructions", "store", "stream", "tools", "tool_choice", "parallel_tool_calls", "text", "reasoning", "seed",
-    "temperature", "top_p", "top_logprobs", "truncation", "include", "metadata", "background", "conversation", "prompt", "user",
-    "chat_template_kwargs", "surprise", "max_tool_calls", "image",
+    "temperature", "top_p", "top_logprobs", "truncation", "include", "metadata", "background", "conversation", "prompt",
+    "user", "chat_template_kwargs", "surprise", "max_tool_calls", "image",
 ]  # fmt: skip
 
 

@@ -64,8 +64,8 @@ def create_app(
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
     _add_routes(app, service, agent)
-    app.include_router(router)
     app.include_router(responses_router)
+    app.include_router(router)
     return app
 
 

@@ -20,10 +20,7 @@ from holotron.server.wire import (
     RewindSession,
 )
 
-BODIES = (
-    ChatRequest, CompletionRequest, ResponsesRequest, OpenSession, ForkSession, RewindSession, AppendToSession,
-    CompactSession,
-)  # fmt: skip
+BODIES = (ChatRequest, CompletionRequest, OpenSession, ForkSession, RewindSession, AppendToSession, CompactSession)
 
 ERROR = {
     "type": "object",
@@ -53,7 +50,8 @@ def document(app: FastAPI) -> dict[str, Any]:
     if app.openapi_schema is None:
         schema = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
         _, models = models_json_schema(
-            [(model, "validation") for model in BODIES], ref_template="#/components/schemas/{model}"
+            [(model, "validation") for model in (*BODIES, ResponsesRequest)],
+            ref_template="#/components/schemas/{model}",
         )
         schemas = schema.setdefault("components", {}).setdefault("schemas", {})
         schemas.update(models["$defs"])

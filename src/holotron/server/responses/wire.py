@@ -113,29 +113,40 @@ class OtherItem(Lenient):
     type: str
 
 
-KINDS = (
-    "message", "function_call", "function_call_output", "reasoning", "computer_call", "computer_call_output",
-    "item_reference",
-)  # fmt: skip
+KINDS = {
+    "message": "Message",
+    "function_call": "FunctionCall",
+    "function_call_output": "FunctionOutput",
+    "reasoning": "Reasoning",
+    "computer_call": "ComputerCall",
+    "computer_call_output": "ComputerOutput",
+    "item_reference": "Reference",
+}
 
 
 def _kind(value: Any) -> str:
+    """Names of branches begin with a capital letter: errors leave those out of `param`."""
     named = value.get("type") if isinstance(value, Mapping) else getattr(value, "type", None)
     if named is None:  # the short form of a message; a bare reference has an id and nothing else
-        return "item_reference" if isinstance(value, Mapping) and set(value) == {"id"} else "message"
-    return named if named in KINDS else "other"
+        return "Reference" if isinstance(value, Mapping) and set(value) == {"id"} else "Message"
+    return KINDS.get(named, "Other") if isinstance(named, str) else "Other"
 
 
 Item = Annotated[
-    Annotated[MessageItem, Tag("message")]
-    | Annotated[FunctionCallItem, Tag("function_call")]
-    | Annotated[FunctionOutputItem, Tag("function_call_output")]
-    | Annotated[ReasoningItem, Tag("reasoning")]
-    | Annotated[ComputerCallItem, Tag("computer_call")]
-    | Annotated[ComputerOutputItem, Tag("computer_call_output")]
-    | Annotated[ReferenceItem, Tag("item_reference")]
-    | Annotated[OtherItem, Tag("other")],
+    Annotated[MessageItem, Tag("Message")]
+    | Annotated[FunctionCallItem, Tag("FunctionCall")]
+    | Annotated[FunctionOutputItem, Tag("FunctionOutput")]
+    | Annotated[ReasoningItem, Tag("Reasoning")]
+    | Annotated[ComputerCallItem, Tag("ComputerCall")]
+    | Annotated[ComputerOutputItem, Tag("ComputerOutput")]
+    | Annotated[ReferenceItem, Tag("Reference")]
+    | Annotated[OtherItem, Tag("Other")],
     Discriminator(_kind),
+]
+
+Input = Annotated[
+    Annotated[str, Tag("Text")] | Annotated[Many[Item], Tag("Items")],
+    Discriminator(lambda value: "Text" if isinstance(value, str) else "Items"),
 ]
 
 
@@ -196,7 +207,7 @@ class Reasoning(Lenient):
 
 class ResponsesRequest(Wire):
     model: str | None = None
-    input: str | Many[Item] | None = Field(default=None, description="a text, or items: messages, calls and outputs")
+    input: Input | None = Field(default=None, description="a text, or items: messages, calls and outputs")
     instructions: str | None = Field(default=None, description="not carried over from the previous response")
     previous_response_id: str | None = Field(default=None, description="continue from any stored response")
     store: bool | None = Field(default=True, description="keep it, to be continued and fetched")
