@@ -120,6 +120,25 @@ def test_a_client_that_sends_everything_again_is_recognised(client: OpenAI) -> N
     assert say(client, items).usage.input_tokens_details.resumed != "session"
 
 
+def test_a_client_that_writes_calls_anew_is_recognised(client: OpenAI) -> None:
+    """Some parse arguments and write them again, and leave ids and reasoning out."""
+    asked: dict[str, Any] = {"model": "tiny", "tools": [LOOK], "max_output_tokens": 300, "parallel_tool_calls": False}
+    items: list[Any] = [{"role": "user", "content": "Where?"}]
+    first = client.responses.create(**asked, input=items, tool_choice="required")
+    (call,) = [item for item in first.output if item.type == "function_call"]
+    arguments = json.dumps(json.loads(call.arguments), separators=(",", ":"))
+    items += [
+        {"type": "function_call", "call_id": call.call_id, "name": call.name, "arguments": arguments},
+        {"type": "function_call_output", "call_id": call.call_id, "output": [{"type": "input_text", "text": "red"}]},
+    ]
+    second = client.responses.create(**asked, input=items, tool_choice="required")
+    assert second.usage.input_tokens_details.resumed == "session"
+    picture = {"type": "input_image", "image_url": data_url("red")}  # a function may answer with a picture
+    items[-1]["output"] = [{"type": "input_text", "text": "red"}, picture]
+    shown = client.responses.create(**asked, input=items, tool_choice="required")
+    assert shown.usage.input_tokens > second.usage.input_tokens + 16
+
+
 def test_changed_instructions_and_tools_replace_the_old_ones(client: OpenAI) -> None:
     def prompt(**fields: Any) -> int:
         return say(client, "Two.", **fields).usage.input_tokens

@@ -10,6 +10,7 @@ Items are plain JSON from here on: they are what GET .../input_items gives back.
 from __future__ import annotations
 
 import hashlib
+import json
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -114,14 +115,22 @@ def digests(items: Iterable[Json], before: bytes = b"") -> Iterator[bytes]:
 
 
 def _words(item: Json) -> Iterator[bytes]:
-    names = {"function_call": ("call_id", "name", "arguments"), "message": ("role",)}.get(item["type"], ("call_id",))
-    for word in (item["type"], *(item[name] for name in names)):
+    names = {"function_call": ("call_id", "name"), "message": ("role",)}.get(item["type"], ("call_id",))
+    for word in (item["type"], *(item[name] for name in names), _spaceless(item.get("arguments", ""))):
         yield word.encode(errors="replace")
     content = item.get("content") or item.get("output") or ()
     parts = [content] if isinstance(content, str | dict) else content
     for part in parts:
         said = part if isinstance(part, str) else part.get("text") or part.get("refusal") or part.get("image_url") or ""
         yield str(said).encode(errors="replace")
+
+
+def _spaceless(arguments: str) -> str:
+    """JSON as every client would write it; some write it anew."""
+    try:
+        return json.dumps(json.loads(arguments), sort_keys=True, separators=(",", ":"))
+    except (ValueError, RecursionError):
+        return arguments
 
 
 # ---------------------------------------------------------------------------------------------------------- messages

@@ -159,8 +159,10 @@ class ResponseJob(ChatJob):
             tokens = events_of(result) if self.request.logprobs else []
             self._pushing(result.text, chat_logprobs(self.loaded.processor.tokenizer, tokens))
         assert self._parser is not None
-        events = self._write(self._parser.finish(), [])
-        cut = finish_reason(result) == "length"
+        cut, end = finish_reason(result) == "length", self._parser.finish()
+        if cut:  # a call that was not finished is none
+            end = ReplyPart(end.reasoning, end.content)
+        events = self._write(end, [])
         events += self.writer.close("incomplete" if cut else "completed")
         seat = None
         if self.plan.computer is not None and not cut:
