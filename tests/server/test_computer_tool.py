@@ -177,6 +177,11 @@ def test_other_instructions_are_read(client: OpenAI) -> None:
     )
     assert other.usage.input_tokens == same.usage.input_tokens + 5 > none.usage.input_tokens
     assert same.usage.input_tokens_details.resumed == "session" != other.usage.input_tokens_details.resumed
+    # A grammar is no part of the prompt: having to act or not, the session goes on.
+    free = client.responses.create(
+        model=MODEL, tools=[COMPUTER], input=[after], previous_response_id=first.id, instructions="Be quick."
+    )
+    assert free.usage == same.usage
     # Another word from the user while the task runs belongs to the goal.
     said = client.responses.create(
         **request, input=[after, {"role": "user", "content": "Hurry."}], previous_response_id=first.id

@@ -12,6 +12,7 @@ import pytest
 from openai import OpenAI
 from pydantic import BaseModel
 
+from holotron.server.keys import Keys
 from tests.server.inside import Inside, inside
 from tests.server.pictures import data_url
 from tests.server.process import ServerProcess
@@ -495,7 +496,7 @@ def post(server: Inside, key: str | None = None, **body: Any) -> httpx.Response:
 
 
 def test_another_keys_response_is_not_there() -> None:
-    with inside("--server.api_keys", "one,two") as server:
+    with inside("--server.api_keys", "one,two", "--responses.max_stored", "8") as server:
         id = post(server, "one").json()["id"]
         assert post(server, "one", previous_response_id=id).status_code == 200
         stolen, unknown = (post(server, "two", previous_response_id=name) for name in (id, "resp_none"))
@@ -510,6 +511,12 @@ def test_another_keys_response_is_not_there() -> None:
         reference = [{"type": "item_reference", "id": item}, {"role": "user", "content": "x"}]
         assert post(server, "two", input=reference).status_code == 404
         assert post(server, "one", input=reference).status_code == 200
+        # One that keeps much pushes out its own, and may have half.
+        theirs = post(server, "two").json()["id"]
+        for _ in range(5):
+            post(server, "one")
+        assert server.service.loaded.responses.held(Keys(["one"]).owner(b"Bearer one"))[0] == 4
+        assert httpx.get(f"{server.url}/v1/responses/{theirs}", headers=headers).status_code == 200
 
 
 def test_responses_expire() -> None:

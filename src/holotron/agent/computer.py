@@ -73,7 +73,7 @@ class Question:
 
     def since(self, before: Question) -> list[Json] | None:
         """What is new to a session that holds the question before and its reply; None: it was asked differently."""
-        if before.output != self.output:
+        if before.output.tools != self.output.tools:  # these stand at the prompt's beginning; grammars do not
             return None
         new = new_messages(before.said, self.said)
         return None if new is None else [to_openai(message) for message in new]
