@@ -9,7 +9,7 @@ from holotron.server.layers import known_keys
 
 ROOT = Path(__file__).parents[2]
 MANUAL = (ROOT / "docs" / "server.md").read_text()
-CODE = {path.stem: path.read_text() for path in (ROOT / "src" / "holotron" / "server").glob("*.py")}
+CODE = {str(path): path.read_text() for path in (ROOT / "src" / "holotron" / "server").rglob("*.py")}
 
 
 def test_every_setting_is_in_the_manual() -> None:

@@ -46,6 +46,7 @@ def serve(
     Every setting can be given in a TOML file (--config), in the environment (HOLOTRON_SERVER__PORT=8001) and as a flag
     (--server.port 8001); later ones win. --dry-run lists them all.
     """
+    from holotron.agent.computer import ComputerUser
     from holotron.agent.policies.registry import announced_profile
     from holotron.model.bundled import BUNDLED
 
@@ -83,7 +84,7 @@ def serve(
     if dry_run:
         print(_listing(resolved))
         return
-    run(resolved.settings, agent=profile.to_json())
+    run(resolved.settings, agent=profile.to_json(), computer=ComputerUser(profile))
 
 
 def _listing(resolved: Any) -> str:

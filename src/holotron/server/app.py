@@ -29,6 +29,8 @@ from holotron.server.middleware import RequestContext
 from holotron.server.moving import fleet_router
 from holotron.server.openapi import document, takes
 from holotron.server.replies import Json
+from holotron.server.responses.computer import ComputerUser
+from holotron.server.responses.routes import router as responses_router
 from holotron.server.service import Service
 from holotron.server.sessions import VERSION, router
 from holotron.server.wire import ChatRequest, CompletionRequest, ModelList, ModelObject
@@ -37,10 +39,15 @@ Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
 def create_app(
-    service: Service, lifespan: Lifespan | None = None, *, agent: Mapping[str, Any] | None = None
+    service: Service,
+    lifespan: Lifespan | None = None,
+    *,
+    agent: Mapping[str, Any] | None = None,
+    computer: ComputerUser | None = None,
 ) -> FastAPI:
     """`agent`: what the model wants from whoever drives it as an agent (plain JSON: dialect, frame, history, views,
-    sampling defaults). It is announced with the model; the server itself makes no use of it."""
+    sampling defaults). It is announced with the model; the server itself makes no use of it. `computer`: how the model
+    answers the Responses API's computer tool."""
     app = FastAPI(
         title="holotron",
         version=__version__,
@@ -50,6 +57,7 @@ def create_app(
         redoc_url=None,
     )
     app.state.service = service
+    app.state.computer = computer
     app.openapi = lambda: document(app)  # type: ignore[method-assign]
     app.add_middleware(Access, settings=service.settings.server, keys=service.keys, quotas=service.quotas)
     app.add_middleware(RequestContext, service=service)  # added last, so outermost
@@ -58,6 +66,7 @@ def create_app(
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
     _add_routes(app, service, agent)
+    app.include_router(responses_router)
     app.include_router(router)
     if (fleet := service.settings.fleet).key is not None:
         app.include_router(fleet_router(fleet.key.get_secret_value(), fleet.folder))

@@ -59,6 +59,7 @@ class GenerationJob(ABC, Generic[Body]):
     id_prefix: ClassVar[str]
     object_name: ClassVar[str]
     chunk_name: ClassVar[str]
+    events: ClassVar[type[EventStream]] = EventStream
 
     def __init__(self, service: Service, request: Body, caller: Caller, prompts: int = 1) -> None:
         self.service = service
@@ -95,6 +96,10 @@ class GenerationJob(ABC, Generic[Body]):
     @abstractmethod
     def choice(self, index: int, prepared: Prepared) -> Choice:
         """How this reply will be written."""
+
+    async def begin_turn(self) -> TurnTransaction:
+        """Find or make the session for the reply, and hold it. Not to be cancelled half-way."""
+        return await begin(self.loaded.sessions, self.request, self.caller.owner, self.caller.scope)
 
     # ----------------------------------------------------------------------------------------------------- beginning
 
@@ -168,7 +173,7 @@ class GenerationJob(ABC, Generic[Body]):
         running = Running([])
 
         async def find() -> TurnTransaction:
-            running.turn = await begin(sessions, self.request, self.caller.owner, self.caller.scope)
+            running.turn = await self.begin_turn()
             return running.turn
 
         try:
@@ -272,4 +277,4 @@ async def answer(job: GenerationJob[ChatRequest] | GenerationJob[CompletionReque
             return await job.whole(running, http)
         seconds = job.seconds_left
         patience = None if seconds is None else seconds + job.service.settings.connections.write_seconds
-        return EventStream(job.chunks(running, http), running, job.service.cut, patience, stack.pop_all())
+        return job.events(job.chunks(running, http), running, job.service.cut, patience, stack.pop_all())

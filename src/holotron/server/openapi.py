@@ -9,6 +9,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from holotron.server.responses.wire import ResponsesRequest
 from holotron.server.wire import (
     AppendToSession,
     ChatRequest,
@@ -61,7 +62,8 @@ def document(app: FastAPI) -> dict[str, Any]:
     if app.openapi_schema is None:
         schema = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
         _, models = models_json_schema(
-            [(model, "validation") for model in BODIES], ref_template="#/components/schemas/{model}"
+            [(model, "validation") for model in (*BODIES, ResponsesRequest)],
+            ref_template="#/components/schemas/{model}",
         )
         schemas = schema.setdefault("components", {}).setdefault("schemas", {})
         schemas.update(models["$defs"])

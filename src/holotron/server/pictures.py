@@ -30,7 +30,7 @@ _LONGEST_START = 256
 
 
 @dataclass(frozen=True)
-class _Picture:
+class Picture:
     data: bytes
     pixels: int  # as the header says
 
@@ -59,11 +59,11 @@ async def cut_pictures(
     for part in parts:
         part.clear()  # the text of a data URL is not needed any more, and large
 
-    def measure() -> list[_Picture]:
+    def measure() -> list[Picture]:
         pictures, total = [], 0
         for n, url in enumerate(addresses):
             check()
-            pictures.append(_measured(fetched[n] if n in fetched else _decoded(url, settings), settings))
+            pictures.append(measured(fetched[n] if n in fetched else decoded(url, settings), settings))
             total += pictures[-1].pixels
             if total > settings.max_request_pixels:
                 raise ApiError(
@@ -77,7 +77,7 @@ async def cut_pictures(
     little = sum(map(len, addresses)) + sum(map(len, fetched.values())) <= LITTLE
     pictures = measure() if little else await workers.run(owner, measure)
 
-    async def cut(picture: _Picture) -> TiledImage:
+    async def cut(picture: Picture) -> TiledImage:
         lane: Lane = "small" if picture.pixels <= SMALL else "large"
         return await workers.run(owner, lambda: _cut(picture.data, processor), lane)
 
@@ -119,20 +119,20 @@ def _cut(data: bytes, processor: Processor) -> TiledImage:
     return TiledImage(tiles, (pixels.shape[1], pixels.shape[0]), tuple(tile_keys(tiles)))
 
 
-def _measured(data: bytes, settings: ImageSettings) -> _Picture:
+def measured(data: bytes, settings: ImageSettings) -> Picture:
     """From the header alone. What cannot be read is not judged here: decoding says what is wrong with it."""
     if len(data) > settings.max_bytes:
         raise InputError(f"the image has {len(data):,} bytes; the limit is {settings.max_bytes:,}")
     try:
         width, height = Image.open(io.BytesIO(data), formats=FORMATS).size
     except Exception:
-        return _Picture(data, 0)
+        return Picture(data, 0)
     if width * height > settings.max_pixels:
         raise InputError(f"the image is {width}x{height}; the limit is {settings.max_pixels:,} pixels")
-    return _Picture(data, width * height)
+    return Picture(data, width * height)
 
 
-def _decoded(url: str, settings: ImageSettings) -> bytes:
+def decoded(url: str, settings: ImageSettings) -> bytes:
     if len(url) > settings.max_bytes * 4 // 3 + _LONGEST_START:
         raise InputError(f"the image's data URL has {len(url):,} characters; the limit is {settings.max_bytes:,} bytes")
     if not (start := _DATA_URL.match(url[:_LONGEST_START])):

@@ -85,6 +85,10 @@ class Quotas:
             return wanted
         return max(1, all // 2) if self._several else all
 
+    def share(self, all: int) -> int:
+        """Of what there is, how much one key may have."""
+        return self._share(None, all)
+
     # ------------------------------------------------------------------------------------------------------- rates
 
     def count_request(self, owner: str) -> None:

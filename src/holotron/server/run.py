@@ -33,6 +33,7 @@ from holotron.model.processor import ImageLimits, Processor, PromptLimits
 from holotron.server import logs
 from holotron.server.app import create_app
 from holotron.server.connections import Connections, QuietAccept, connection_class
+from holotron.server.responses.computer import ComputerUser
 from holotron.server.service import Loaded, Service
 from holotron.server.settings import Settings
 
@@ -163,8 +164,9 @@ def uvicorn_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
     )
 
 
-def serve(settings: Settings, agent: Mapping[str, Any] | None = None) -> None:
-    """Until a signal ends it. `agent` is announced with the model, see `create_app`."""
+def serve(settings: Settings, agent: Mapping[str, Any] | None = None, computer: ComputerUser | None = None) -> None:
+    """Until a signal ends it. `agent` is announced with the model, `computer` answers the computer tool: see
+    `create_app`."""
     # The event loop competes with the workers for Python's lock: let it have it ten times sooner than by default.
     sys.setswitchinterval(0.0005)
     logs.set_up(settings.server.log_format, settings.server.log_level)
@@ -194,6 +196,7 @@ def serve(settings: Settings, agent: Mapping[str, Any] | None = None) -> None:
         service.close()
         await service.fetcher.close()
 
-    Server(uvicorn_config(create_app(service, lifespan, agent=agent), settings), service).run(sockets=[listener])
+    app = create_app(service, lifespan, agent=agent, computer=computer)
+    Server(uvicorn_config(app, settings), service).run(sockets=[listener])
     if failure:
         raise failure[0] if isinstance(failure[0], HolotronError) else RuntimeError("loading failed") from failure[0]

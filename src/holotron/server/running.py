@@ -171,13 +171,13 @@ class EventStream(Response):
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             try:
                 async for chunk in self._chunks:
-                    await send({"type": "http.response.body", "body": _event(chunk), "more_body": True})
-                end = b"data: [DONE]\n\n"
+                    await send({"type": "http.response.body", "body": self.event(chunk), "more_body": True})
+                end = self.end()
             except Exception as error:
                 answer = translated(error)
                 if answer.status == 500:
                     log.exception("a stream failed")
-                end = _event(answer.body())
+                end = self.failure(answer)
             await send({"type": "http.response.body", "body": end, "more_body": False})
 
         try:
@@ -190,11 +190,17 @@ class EventStream(Response):
                     last = error if isinstance(error, ApiError) else late
                     with contextlib.suppress(TimeoutError):  # of a client that does not read this either
                         async with asyncio.timeout(1.0):
-                            await send({"type": "http.response.body", "body": _event(last.body()), "more_body": False})
+                            await send({"type": "http.response.body", "body": self.failure(last), "more_body": False})
         finally:
             self._closing.close()
             await self._running.close()
 
+    def event(self, chunk: Any) -> bytes:
+        return b"data: " + json.dumps(chunk, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
 
-def _event(chunk: Any) -> bytes:
-    return b"data: " + json.dumps(chunk, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
+    def end(self) -> bytes:
+        """What follows the last event."""
+        return b"data: [DONE]\n\n"
+
+    def failure(self, answer: ApiError) -> bytes:
+        return self.event(answer.body())

@@ -17,6 +17,7 @@ from holotron.server.keys import api_keys
 from holotron.server.metrics import Metrics
 from holotron.server.pictures import cut_pictures
 from holotron.server.quotas import Quotas
+from holotron.server.responses.store import ResponseStore
 from holotron.server.served import ServedSessions
 from holotron.server.settings import Settings
 from holotron.server.tokenising import TextGauge, unlock
@@ -46,6 +47,7 @@ class Loaded:
         self.name = name
         begins = Transcript(deltas=None if deltas is None else Deltas(deltas))
         self.sessions = ServedSessions(engine, max_marks, begins)
+        self.responses = ResponseStore(ServedSessions(engine, 0, begins), engine.config.max_sessions)
         unlock(processor.tokenizer)
         self.gauge = TextGauge(processor.tokenizer, engine.context_limit)
 
@@ -74,6 +76,7 @@ class Service:
         engine = loaded.engine.config
         self.quotas.size(engine.max_running + engine.max_waiting)
         loaded.sessions.quotas = self.quotas
+        loaded.responses.limit(self.settings.responses, self.quotas)
         self.settings = self.settings.model_copy(update={"reply": self.settings.reply.filled(loaded.processor)})
         self.stage = "ready"
 

@@ -144,6 +144,20 @@ class SessionSettings(Section):
     )
 
 
+class ResponseSettings(Section):
+    """Stored responses (/v1/responses): what is kept of them, in memory. Of several keys, one may have half."""
+
+    ttl_seconds: float | None = Field(default=86_400.0, gt=0, description="after which one is forgotten; none: never")
+    max_stored: int = Field(default=10_000, ge=0, description="responses; the key's oldest go first")
+    max_bytes: int = Field(default=1024 * MiB, ge=0, description="of their items, pictures included; likewise")
+    sessions: int | None = Field(
+        default=None,
+        ge=1,
+        description="of the engine, kept so that continuing computes only what is new; none: a quarter of "
+        "engine.max_sessions",
+    )
+
+
 class ReplySettings(Section):
     max_tokens: int | None = Field(
         default=None, ge=1, description="when the request does not say; none: up to the context"
@@ -205,6 +219,7 @@ class Settings(Section):
     limits: LimitSettings = LimitSettings()
     images: ImageSettings = ImageSettings()
     sessions: SessionSettings = SessionSettings()
+    responses: ResponseSettings = ResponseSettings()
     reply: ReplySettings = ReplySettings()
     memory: MemorySettings = MemorySettings()
     engine: EngineSettings = EngineSettings()
