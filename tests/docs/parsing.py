@@ -71,8 +71,8 @@ def wrong_arguments(words: list[str]) -> str | None:
             return None
         app: typer.Typer = importlib.import_module(COMMANDS[words[0]][0]).app
         command: Any = typer.main.get_command(app)
-        if words[0] == "serve":
-            words = [*words, "--dry-run"]
+        if words[0] == "serve":  # settings are resolved by its body; which model it is need not be there
+            words = ["serve", "tiny", *words[1 + (len(words) > 1 and not words[1].startswith("-")) :], "--dry-run"]
         else:
             _take_bodies_out(command)
         command.main(args=words[1:], prog_name=f"holotron {words[0]}", standalone_mode=False)
@@ -95,7 +95,7 @@ def _take_bodies_out(command: Any) -> None:
 
 def wrong_in_python(text: str) -> list[str]:
     try:
-        tree = compile(text, "snippet", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        tree = compile(text, "snippet", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     except SyntaxError as error:
         return [str(error)]
     problems = []

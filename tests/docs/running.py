@@ -82,7 +82,7 @@ class Page:
         assert done.returncode == 0, f"{block}\n{text}\n{done.stdout}\n{done.stderr}"
 
     def _python(self, block: Block, text: str) -> None:
-        code = compile(text, str(block), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        code = compile(text, str(block), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
         with contextlib.chdir(self.folder):
             result = types.FunctionType(code, self.names)()
             if inspect.iscoroutine(result):
