@@ -18,7 +18,7 @@ import typer
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-from holotron.cli.main import COMMANDS
+from holotron.cli.overview import COMMANDS
 
 ROOT = Path(__file__).resolve().parent.parent
 _OWN = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
@@ -43,7 +43,7 @@ def moved(source: str, config: MkDocsConfig) -> str:
             return f"{found[1]}({target.removeprefix('docs/')})"
         if (page := _OWN.get(target)) is not None:
             return f"{found[1]}({page})"
-        return f"{found[1]}({config.repo_url}/blob/main/{target})"
+        return f"{found[1]}({config.extra['repository']}/blob/main/{target})"
 
     return re.sub(r"(\])\(([^)\s]+)\)", link, (ROOT / source).read_text())
 
@@ -76,8 +76,9 @@ def exit_codes() -> list[str]:
         for _, kind in sorted(inspect.getmembers(errors, inspect.isclass), reverse=True)
         if kind.__module__ == errors.__name__ and "exit_code" in vars(kind)
     }
-    rows = [f"| {code} | {(inspect.getdoc(kind) or kind.__name__).splitlines()[0]} |" for code, kind in sorted(kinds.items())]
-    return ["| status | means |", "|---|---|", "| 0 | done |", *rows]
+    del kinds[errors.HolotronError.exit_code]
+    rows = [f"| {code} | {(inspect.getdoc(kind) or '').splitlines()[0]} |" for code, kind in sorted(kinds.items())]
+    return ["| status | means |", "|---|---|", "| 0 | Done. |", "| 1 | Any other error. |", *rows]
 
 
 def helps(name: str, app: typer.Typer) -> list[tuple[str, str]]:
@@ -95,7 +96,7 @@ BENCH = {"bench": ["--help"], "bench sessions": ["sessions", "--help"]}
 
 def pages_of(title: str, command: Any, above: Any) -> list[tuple[str, str]]:
     context = command.context_class(command, info_name=title.split()[-1] if above else f"holotron {title}", parent=above)
-    context.terminal_width = context.max_content_width = 100
+    context.terminal_width = context.max_content_width = 92
     text = re.sub(r"\[/?[a-z]+\]", "", command.get_help(context))
     pages = [(title, text.strip())]
     for name, inner in getattr(command, "commands", {}).items():

@@ -54,7 +54,7 @@ def wrong(words: list[str]) -> str | None:
 
 
 def wrong_arguments(words: list[str]) -> str | None:
-    from holotron.cli.main import COMMANDS
+    from holotron.cli.overview import COMMANDS
 
     if not words or words[0].startswith("-"):
         return None
