@@ -125,5 +125,7 @@ def test_a_program_passes_mypy_strict(tmp_path: Path) -> None:
     assert len(shown) == PROGRAM.count("reveal_type(")
     assert not [kind for kind in shown if "Any" in kind]
 
-    wrong = checked(tmp_path, PROGRAM.replace("steps=3", 'steps="three"').replace("return reply.content", "return reply"))
+    wrong = checked(
+        tmp_path, PROGRAM.replace("steps=3", 'steps="three"').replace("return reply.content", "return reply")
+    )
     assert wrong.stdout.count(" error: ") == 2, wrong.stdout

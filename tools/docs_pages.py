@@ -95,7 +95,9 @@ BENCH = {"bench": ["--help"], "bench sessions": ["sessions", "--help"]}
 
 
 def pages_of(title: str, command: Any, above: Any) -> list[tuple[str, str]]:
-    context = command.context_class(command, info_name=title.split()[-1] if above else f"holotron {title}", parent=above)
+    context = command.context_class(
+        command, info_name=title.split()[-1] if above else f"holotron {title}", parent=above
+    )
     context.terminal_width = context.max_content_width = 92
     text = re.sub(r"\[/?[a-z]+\]", "", command.get_help(context))
     pages = [(title, text.strip())]
