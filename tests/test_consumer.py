@@ -37,8 +37,8 @@ class Middle:
     async def start(self, task: holotron.Task, environment: holotron.Environment | None = None) -> "Middle":
         return self
 
-    async def act(self, observation: types.Observation, *, feedback: str = "", must_answer: bool = False) -> types.Reply:
-        width, height = observation.viewport
+    async def act(self, seen: types.Observation, *, feedback: str = "", must_answer: bool = False) -> types.Reply:
+        width, height = seen.viewport
         return types.Reply(types.Completion(""), action=types.Click(width // 2, height // 2))
 
     async def close(self) -> None:

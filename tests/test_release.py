@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
@@ -12,9 +13,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
-
-import licences
-import release_extras
+licences = importlib.import_module("licences")
+release_extras = importlib.import_module("release_extras")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Every command and snippet of README and docs/ works: run where it can be, checked where it needs more than a test has."""
+"""Every command and snippet of README and docs/ works: run where it can be, else its arguments and imports checked."""
 
 from __future__ import annotations
 
@@ -65,3 +65,17 @@ def test_the_check_can_fail(tmp_path: Path) -> None:
     first, second = blocks(page)
     assert first.wrong and not second.wrong
     assert indented_commands(page) == ["holotron doctor"]
+
+
+def test_a_snippet_that_fails_is_seen(tmp_path: Path) -> None:
+    def block(language: str, text: str) -> Block:
+        return Block(ROOT / "README.md", 1, language, text, "run", ())
+
+    with opened(tmp_path) as here:
+        here.run(block("bash", "holotron --version\nls page.png\n"))
+        with pytest.raises(AssertionError, match="README"):
+            here.run(block("bash", "false\ntrue\n"))
+        here.run(block("python", "x = 1\nimport asyncio\nawait asyncio.sleep(0)"))
+        with pytest.raises(ZeroDivisionError):
+            here.run(block("python", "x / 0"))
+        here.run(block("sql", "select 1"))
