@@ -102,7 +102,7 @@ STEPS: dict[str, Callable[[], None]] = {"build": build, "docs": docs, "licences"
 
 
 def main() -> None:
-    from release_extras import EXTRAS, check_extra
+    from release_extras import EXTRAS, bare_environment, check_extra
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default=",".join([*STEPS, "extras"]), help="steps, with commas")
@@ -116,11 +116,13 @@ def main() -> None:
     for name, step in STEPS.items():
         if name in steps:
             step()
-    for extra in extras if "extras" in steps else ():
-        start = time.monotonic()
+    if "extras" in steps:
         with tempfile.TemporaryDirectory(prefix="holotron-release-") as folder:
-            check_extra(extra, wheel(), Path(folder))
-        say(f"extra {extra}: works ({time.monotonic() - start:.0f} s)")
+            bare = bare_environment(wheel(), Path(folder))
+            for extra in extras:
+                start = time.monotonic()
+                check_extra(extra, wheel(), bare, Path(folder))
+                say(f"extra {extra}: works ({time.monotonic() - start:.0f} s)")
     say("passed")
 
 

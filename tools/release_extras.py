@@ -1,14 +1,17 @@
 """What each extra is for, tried in an empty environment. Used by `tools/release_check.py`.
 
-    check_extra("serve", Path("dist/holotron-0.1.0-py3-none-any.whl"), folder)
+    bare = bare_environment(Path("dist/holotron-0.1.0-py3-none-any.whl"), folder)
+    check_extra("serve", wheel, bare, folder)
 
-An empty environment has pip, the wheel and what pip makes of `holotron[EXTRA]`; torch is held to the version that is
-installed here, so that no machine without a GPU downloads another one.
+An environment has pip and what it makes of `holotron[EXTRA]`. The wheel without extras is installed once and
+the environment copied, because torch is most of it; torch is held to the version that is installed here, so that no
+machine without a GPU downloads another one.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import venv
@@ -107,20 +110,32 @@ MISSING = {
 }
 
 
-def check_extra(extra: str, wheel: Path, folder: Path) -> None:
-    venv.create(folder / "venv", with_pip=True)
-    python = folder / "venv" / "bin" / "python"
+def bare_environment(wheel: Path, folder: Path) -> Path:
+    """An empty environment with the wheel and no extra."""
+    bare = folder / "bare"
+    venv.create(bare, with_pip=True)
     torch = metadata.version("torch").partition("+")[0]
-    wanted = str(wheel) if extra == "none" else f"{wheel}[{extra}]"
-    called([python, "-m", "pip", "install", "-q", f"torch=={torch}", wanted], folder)
+    called([bare / "bin" / "python", "-m", "pip", "install", "-q", f"torch=={torch}", wheel], folder)
+    return bare
+
+
+def check_extra(extra: str, wheel: Path, bare: Path, folder: Path) -> None:
+    place = folder / extra
+    shutil.copytree(bare, place, symlinks=True, copy_function=os.link)
+    python = place / "bin" / "python"
+    if extra != "none":
+        called([python, "-m", "pip", "install", "-q", f"{wheel}[{extra}]"], folder)
     called([python, "-m", "pip", "check"], folder)
+    work = folder / f"{extra}-work"
+    work.mkdir()
     for use in EXTRAS[extra]:
-        called([python, "-c", use] if isinstance(use, str) else [python, "-m", "holotron", *use], folder)
+        called([python, "-c", use] if isinstance(use, str) else [python, "-m", "holotron", *use], work)
     if extra == "none":
         for name, words in MISSING.items():
-            said = called([python, "-m", "holotron", *words], folder, status=8)
+            said = called([python, "-m", "holotron", *words], work, status=8)
             if f"holotron[{name}]" not in said or "Traceback" in said:
                 sys.exit(f"release-check: `holotron {' '.join(words)}` without the extra {name} says:\n{said}")
+    shutil.rmtree(place)
 
 
 def called(command: list[str | Path], folder: Path, status: int = 0) -> str:

@@ -47,7 +47,6 @@ async def evaluate_async(
 
 
 evaluate = blocking(evaluate_async)
-"""`evaluate_async` with the same arguments, for programs without an event loop."""
 
 
 async def rollout_async(
@@ -72,4 +71,3 @@ async def rollout_async(
 
 
 rollout = blocking(rollout_async)
-"""`rollout_async` with the same arguments, for programs without an event loop."""

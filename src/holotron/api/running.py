@@ -158,7 +158,6 @@ async def run_async(
 
 
 run = blocking(run_async)
-"""`run_async` with the same arguments, for programs without an event loop."""
 
 
 async def _actor(policy: str | PolicyRequest | Policy, view: View) -> tuple[Policy, View]:
