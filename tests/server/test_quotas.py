@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -177,3 +178,18 @@ def test_rates_and_memory_over_http() -> None:
         assert server.chat("x", "bob", session_open=True, session_id="b").status_code == 200
         full = server.chat("x", "bob", session_id="b")
         assert (full.status_code, full.json()["error"]["code"]) == (429, "memory_quota_exceeded")
+
+
+def test_who_leaves_pays_for_what_was_generated() -> None:
+    """Otherwise a client could have the engine work for nothing: ask for much, and go before the answer."""
+    with inside("--server.api_keys", "alice", "--quota.tokens_per_minute", "600") as server:
+        body = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 3000, "ignore_eos": True}
+        headers = {"authorization": "Bearer alice"}
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(f"{server.url}/v1/chat/completions", json=body, headers=headers, timeout=1.0)
+        until = time.monotonic() + 10
+        left = 600
+        while left > 500 and time.monotonic() < until:
+            answer = httpx.get(f"{server.url}/v1/models", headers=headers)
+            left = int(answer.headers["x-ratelimit-remaining-tokens"])
+        assert left <= 500

@@ -90,7 +90,7 @@ def test_it_learns_from_conversations(kind: str, lora: dict[str, Any] | None, da
         assert changed and all(name.startswith("language_model.") for name in changed)
 
 
-@pytest.mark.parametrize("kind", ["vl", "3.5-experts"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_it_learns_from_rewards(kind: str, tmp_path: Path) -> None:
     start = untrained(tmp_path / "start", config(kind))
     recipe = rl_recipe(

@@ -38,7 +38,7 @@ def test_there_are_recipes():
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_shipped_recipes_are_valid(path):
-    assert read_recipe(path).name.startswith("holotron-")
+    assert read_recipe(path).name.startswith(path.parent.name.removesuffix("-2"))
 
 
 def test_overrides_reach_every_place(minimal):

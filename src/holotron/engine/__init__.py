@@ -28,6 +28,7 @@ from holotron.engine.api import (
 )
 from holotron.engine.content import Part, Parts
 from holotron.engine.engine import Engine
+from holotron.engine.exported import ExportedSession
 from holotron.engine.generation import Generation
 from holotron.engine.grammar import Matcher
 from holotron.engine.log import Log
@@ -40,6 +41,7 @@ __all__ = [
     "EngineConfig",
     "EngineStats",
     "EngineStopped",
+    "ExportedSession",
     "Generation",
     "Grammar",
     "IntegrityError",

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 from torch import Tensor
 
 from holotron.engine.api import EngineStats, Grammar, Mark, OnUpdate, Result, SamplingParams, SessionInfo, Span
+from holotron.engine.exported import ExportedSession
 from holotron.engine.generation import Generation
 from holotron.engine.grammar import Matcher
 from holotron.engine.log import compose_screen
@@ -36,6 +37,15 @@ class AsyncEngine:
 
     async def open(self, session_id: str | None = None, *, scope: bytes = b"") -> AsyncSession:
         return AsyncSession(self._engine, await asyncio.wrap_future(self._engine.open_later(session_id, scope)))
+
+    async def restore(
+        self, exported: ExportedSession, session_id: str | None = None, *, scope: bytes = b""
+    ) -> AsyncSession:
+        engine = self._engine
+        content = await self.on_worker(lambda: engine.log_of(exported))
+        return AsyncSession(
+            engine, await asyncio.wrap_future(engine.restore_later(exported, content, session_id, scope))
+        )
 
     async def session(self, session_id: str) -> AsyncSession:
         found = self._engine.on_loop(lambda core: core.sessions.get(session_id))
@@ -117,6 +127,9 @@ class AsyncSession(SessionCommands):
     async def compact(self, keep: Iterable[Span | Part]) -> int:
         parts = await self._engine.aio.on_worker(lambda: self._prepare_keep(keep))
         return await asyncio.wrap_future(self._compact(parts))
+
+    async def export(self) -> ExportedSession:
+        return await asyncio.wrap_future(self._export())
 
     async def tokens(self) -> list[int]:
         return await asyncio.wrap_future(self._tokens())

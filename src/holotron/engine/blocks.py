@@ -19,6 +19,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
 
+import torch
 from torch import Tensor
 
 from holotron.engine.api import IntegrityError
@@ -136,6 +137,42 @@ class Pool:
         if block.pins == 0:
             self._idle[block] = None
 
+    # ----------------------------------------------------------------------------------------------- leaving, arriving
+
+    def contents(self, blocks: Sequence[Block]) -> list[Tensor]:
+        """What these blocks hold, wherever they are: for each tensor of the pool one in host memory, [blocks, ...]."""
+        if not blocks:
+            return []
+        return [torch.stack(parts) for parts in zip(*map(self._at_home, blocks), strict=True)]
+
+    def receive(self, parts: Sequence[Tensor]) -> list[Block] | None:
+        """New blocks, at rest, with the contents that another pool gave away: on the device if there are free slots,
+        else on the host. None: there is no room, or they are not made like ours."""
+        if not parts:
+            return []
+        like = [(tensor.shape[1:], tensor.dtype) for tensor in self._tensors]
+        if [(part.shape[1:], part.dtype) for part in parts] != like:
+            return None
+        count = len(parts[0])
+        if count <= self.free:
+            blocks = [self.take() for _ in range(count)]
+            for n, block in enumerate(blocks):
+                for tensor, part in zip(self._tensors, parts, strict=True):
+                    tensor[block.slot].copy_(part[n])
+                self.unpin(block)
+            return blocks
+        if count * self.block_bytes > self._host.free:
+            return None
+        return [self._on_host([part[n] for part in parts]) for n in range(count)]
+
+    def _on_host(self, contents: Sequence[Tensor]) -> Block:
+        block = Block(-1)
+        block.pins, block.stored = 0, self._swap.take()
+        for stored, part in zip(block.stored, contents, strict=True):
+            stored.copy_(part)
+        self._host.used += self.block_bytes
+        return block
+
     # -------------------------------------------------------------------------------------------------------- inside
 
     def _contents(self, block: Block) -> tuple[Tensor, ...]:
@@ -143,6 +180,9 @@ class Pool:
             return tuple(tensor[block.slot] for tensor in self._tensors)
         assert block.stored is not None
         return block.stored
+
+    def _at_home(self, block: Block) -> tuple[Tensor, ...]:
+        return tuple(part.cpu() for part in self._contents(block))
 
     def _leave_host(self, block: Block) -> None:
         # Copies run in the order of the device's stream: whoever writes to this place next writes after it was read.

@@ -45,7 +45,7 @@ class ContentEncoder:
                 prompt = self._processor.encode_image(part, deltas)
                 part, deltas = prompt, deltas.after(prompt)
             content.extend(self._encode(part, scope))
-        self._check(content)
+        self.check(content)
         return content
 
     def _encode(self, part: Part, scope: bytes) -> Log:
@@ -63,7 +63,8 @@ class ContentEncoder:
             return Log.of(self._processor.encode_image(part), self._tiles, scope)
         raise InputError(f"cannot append a {type(part).__name__}: give text, token ids, an image or a Prompt")
 
-    def _check(self, content: Log) -> None:
+    def check(self, content: Log) -> None:
+        """Refuse what would break an iteration."""
         config, sees = self._model.config, self._model.vision_model is not None
         if content.tiles and not sees:
             raise InputError(f"{config.name or 'this model'} has no vision tower: it reads text only")

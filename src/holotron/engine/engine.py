@@ -32,6 +32,7 @@ from holotron.engine.api import (
 )
 from holotron.engine.content import ContentEncoder, Parts
 from holotron.engine.core import Core
+from holotron.engine.exported import ExportedSession, log_of
 from holotron.engine.generation import Generation, Outbox
 from holotron.engine.grammar import GrammarCompiler, Matcher
 from holotron.engine.log import Log
@@ -112,6 +113,25 @@ class Engine:
         def command(core: Core) -> Sequence:
             self._accepting()
             return core.sessions.open(id, scope)
+
+        return self.on_loop(command)
+
+    def restore(self, exported: ExportedSession, session_id: str | None = None, *, scope: bytes = b"") -> Session:
+        """A session that another engine exported goes on here, under its own name or another one."""
+        return Session(self, self.restore_later(exported, self.log_of(exported), session_id, scope).result())
+
+    def log_of(self, exported: ExportedSession) -> Log:
+        """Its log, checked; takes a while, call it from any thread."""
+        log = log_of(exported, self._core.tiles, self.model.config)
+        self._content.check(log)
+        return log
+
+    def restore_later(
+        self, exported: ExportedSession, log: Log, session_id: str | None, scope: bytes
+    ) -> Future[Sequence]:
+        def command(core: Core) -> Sequence:
+            self._accepting()
+            return core.sessions.adopt(exported, session_id or exported.id, log, scope)
 
         return self.on_loop(command)
 

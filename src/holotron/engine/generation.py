@@ -23,6 +23,7 @@ class Generation:
         self._cancel = cancel
         self._unread: deque[TokenEvent] = deque()
         self._result: Result | None = None
+        self._count = 0
         self._streamed = False  # somebody reads token by token; who only awaits the end is not woken for each
         self._changed = threading.Condition()
         self._listener: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
@@ -30,6 +31,11 @@ class Generation:
     @property
     def done(self) -> bool:
         return self._result is not None
+
+    @property
+    def count(self) -> int:
+        """Tokens that were generated so far, read or not."""
+        return self._count
 
     def cancel(self) -> None:
         """Stop as soon as the iteration under way is over. The result then says "cancelled"."""
@@ -118,6 +124,7 @@ class Generation:
         """From the engine's thread."""
         with self._changed:
             self._unread.extend(events)
+            self._count += len(events)
             if result is not None:
                 self._result = result
             if result is None and not self._streamed:

@@ -47,7 +47,10 @@ class TileStore:
 
     def get(self, key: bytes, pixels: Tensor, scope: bytes = b"") -> Tile:
         """By content and scope: what the vision tower made of another scope's pixels is not used, see `prefix`."""
-        key = blake2b(scope + key, digest_size=16).digest() if scope else key
+        return self.keep(blake2b(scope + key, digest_size=16).digest() if scope else key, pixels)
+
+    def keep(self, key: bytes, pixels: Tensor) -> Tile:
+        """By a key that has its scope in it already."""
         with self._lock:
             tile = self._tiles.get(key)
             if tile is None:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from holotron.engine.api import Grammar, Mark, Result, SamplingParams, SessionBusy, SessionInfo, Span, UnknownSession
 from holotron.engine.core import Core
+from holotron.engine.exported import ExportedSession, export
 from holotron.engine.generation import Generation
 from holotron.engine.grammar import Matcher
 from holotron.engine.log import Log, Picture, TileSpan, compose_screen
@@ -100,6 +101,9 @@ class SessionCommands:
     ) -> Future[Generation]:
         params = sampling or SamplingParams()
         return self._do(lambda core, sequence: self._engine.start(sequence, params, matcher, timeout))
+
+    def _export(self) -> Future[ExportedSession]:
+        return self._do(lambda core, sequence: export(sequence, core.pools, core.model.config, core.version))
 
     def _mark(self) -> Future[Mark]:
         return self._do(lambda core, sequence: core.sessions.mark(sequence))
@@ -190,6 +194,10 @@ class Session(SessionCommands):
         """Rebuild the log from pieces of itself and new content, in the given order, and return its length. Whatever
         follows the unchanged beginning is computed again when needed."""
         return self._compact(self._prepare_keep(keep)).result()
+
+    def export(self) -> ExportedSession:
+        """Everything it is, to go on from in another engine of the same model (`Engine.restore`)."""
+        return self._export().result()
 
     def tokens(self) -> list[int]:
         """The log so far."""

@@ -22,6 +22,7 @@ from holotron.engine.api import (
 )
 from holotron.engine.beginnings import Beginnings
 from holotron.engine.blocks import Pools
+from holotron.engine.exported import ExportedSession, remember
 from holotron.engine.forgetting import Pauses
 from holotron.engine.log import Log
 from holotron.engine.memory import Memory
@@ -57,6 +58,19 @@ class Sessions:
             raise InputError(f"there is already a session {id!r}")
         self._room_for_sessions(1)
         sequence = self.open_ones[id] = Sequence(id, self.pools, scope=scope)
+        return sequence
+
+    def adopt(self, exported: ExportedSession, id: str, log: Log, scope: bytes = b"") -> Sequence:
+        """A session that comes from another engine, with what it remembers if that is of use here."""
+        self._check_length(len(log))
+        sequence = self.open(id, scope)
+        sequence.log = log
+        if not remember(exported, sequence, self.pools, self.version):
+            self.recomputed += len(log)
+        self.rest(sequence)
+        for snapshot in sequence.snapshots():
+            if snapshot.memory is not None:
+                self.index.add(sequence, snapshot.memory)
         return sequence
 
     def stateless(self, prompt: Log, scope: bytes = b"") -> Sequence:
@@ -107,7 +121,7 @@ class Sessions:
     def mark(self, sequence: Sequence) -> Mark:
         """Remember this position. The memory here is kept too: at once if it is complete but for the last token,
         otherwise when the computation comes through."""
-        number = next(self._numbers)
+        number = next(number for number in self._numbers if number not in sequence.marks)  # some come from elsewhere
         snapshot = sequence.marks[number] = Snapshot(len(sequence.log))
         if sequence.pending <= 1 and sequence.memory.length > 0:
             self.keep(sequence, snapshot)

@@ -25,6 +25,7 @@ from holotron.server.completions import TextJob
 from holotron.server.errors import ApiError, invalid, translated
 from holotron.server.generating import answer
 from holotron.server.middleware import RequestContext
+from holotron.server.moving import fleet_router
 from holotron.server.openapi import document, takes
 from holotron.server.replies import Json
 from holotron.server.service import Service
@@ -57,6 +58,8 @@ def create_app(
     app.add_exception_handler(HTTPException, _http)
     _add_routes(app, service, agent)
     app.include_router(router)
+    if (fleet := service.settings.fleet).key is not None:
+        app.include_router(fleet_router(fleet.key.get_secret_value(), fleet.folder))
     return app
 
 

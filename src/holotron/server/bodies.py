@@ -11,10 +11,11 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json
 from starlette.requests import ClientDisconnect, Request
 
 from holotron.server.errors import ApiError, invalid
-from holotron.server.limits import JsonCount
+from holotron.server.limits import check_values, many_values
 from holotron.server.running import ClientGone, while_connected
 from holotron.server.service import Service
 
@@ -29,20 +30,23 @@ def body_of(model: type[Model], *, optional: bool = False) -> Callable[[Request]
 
     async def read(http: Request) -> Model:
         service: Service = http.app.state.service
-        data, count = await read_body(http, service)
-        if not data and optional:
+        limits = service.settings.limits
+        pieces = await read_body(http, service)
+        if not pieces and optional:
             return model()
         kind = http.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
             raise ApiError(415, f"send JSON with content-type: application/json, not {kind or 'nothing'!r}")
         try:
-            if len(data) <= SMALL and not count.suspicious:
-                return model.model_validate_json(data)
+            if sum(map(len, pieces)) <= SMALL and not many_values(limits, data := b"".join(pieces)):
+                return parsed(model, data)
 
             def parse() -> Model:
-                if count.suspicious:
-                    count.check(data)
-                return model.model_validate_json(data)
+                data = b"".join(pieces)
+                pieces.clear()
+                if many_values(limits, data):
+                    check_values(limits, data)
+                return parsed(model, data)
 
             return await while_connected(http, service.workers.run(service.caller(http).turn, parse, "parse"))
         except ValidationError as error:
@@ -54,31 +58,43 @@ def body_of(model: type[Model], *, optional: bool = False) -> Callable[[Request]
     return read
 
 
-async def read_body(http: Request, service: Service) -> tuple[bytes, JsonCount]:
-    """All of it, counted. The bytes count as held until the request is over: see `RequestContext`."""
+def parsed(model: type[Model], data: bytes) -> Model:
+    """In two steps: `model_validate_json` turns a long text into Python's once per type it could have, and keeps
+    Python's lock meanwhile (30 MB: 90 ms; so 14)."""
+    try:
+        value = from_json(data, allow_inf_nan=False)
+    except ValueError as error:
+        raise ApiError(400, f"the body is not JSON: {error}") from None
+    return model.model_validate(value)
+
+
+async def read_body(http: Request, service: Service) -> list[bytes]:
+    """All of it, in the pieces it came in. They count as held until the request is over: see `RequestContext`."""
     limit, owner = service.settings.server.max_body_bytes, http.scope["owner"]
     announced = http.headers.get("content-length", "")
-    data, count = bytearray(), JsonCount(service.settings.limits)
+    pieces: list[bytes] = []
+    held = 0
     too_large = announced.isdecimal() and int(announced[:20]) > limit
     try:
         if too_large:
             await _discard(http)
         else:
             async for piece in http.stream():
-                if len(data) + len(piece) > limit:
+                if held + len(piece) > limit:
                     too_large = True
-                    data.clear()
+                    pieces.clear()
                     await _discard(http)
                     break
-                service.quotas.hold_bytes(owner, len(piece))
-                http.scope["held_bytes"] = http.scope.get("held_bytes", 0) + len(piece)
-                data += piece
-                count.add(piece)
+                if piece:
+                    service.quotas.hold_bytes(owner, len(piece))
+                    held += len(piece)
+                    http.scope["held_bytes"] = held
+                    pieces.append(piece)
     except ClientDisconnect:
         raise ClientGone from None
     if too_large:
         raise ApiError(413, f"the request is larger than {limit:,} bytes", code="request_too_large")
-    return bytes(data), count
+    return pieces
 
 
 async def _discard(http: Request) -> None:

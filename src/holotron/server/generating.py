@@ -73,7 +73,8 @@ class GenerationJob(ABC, Generic[Body]):
         self.created = int(time.time())
         seconds = service.settings.server.request_seconds
         self.deadline = time.monotonic() + seconds if seconds is not None else None
-        self.spent = 0  # tokens that the request brought, and those it has got so far
+        self.brought = 0  # tokens
+        self.running: Running | None = None
         self.lane: Lane = "small"
         self.turn: TurnTransaction | None = None
         self.prepared: list[Prepared] = []
@@ -158,7 +159,7 @@ class GenerationJob(ABC, Generic[Body]):
             for generation in generations:
                 generation.cancel()
             raise
-        self.spent = sum(len(one.ids) for one in self.prepared)
+        self.brought = sum(len(one.ids) for one in self.prepared)
         return Running(generations)
 
     async def _in_session(self) -> Running:
@@ -196,9 +197,15 @@ class GenerationJob(ABC, Generic[Body]):
         except BaseException:
             await running.close()
             raise
-        self.spent = len(one.ids)
+        self.brought = len(one.ids)
         self.turn = turn
         return running
+
+    @property
+    def spent(self) -> int:
+        """Tokens that the request brought, and those generated for it so far, whether or not anybody read them."""
+        generations = self.running.generations if self.running is not None else []
+        return self.brought + sum(generation.count for generation in generations)
 
     @property
     def seconds_left(self) -> float | None:
@@ -208,7 +215,6 @@ class GenerationJob(ABC, Generic[Body]):
 
     async def whole(self, running: Running, http: Request) -> Response:
         results = await running.results(http)
-        self.spent += sum(len(result.tokens) for result in results)
         usage, choices = Usage(), list[Json]()
         for index, result in enumerate(results):
             choices.append(self.choices[index].whole(result))
@@ -228,7 +234,6 @@ class GenerationJob(ABC, Generic[Body]):
                     yield frame | {"choices": [last]} | (self.end() if last["finish_reason"] else {})
                 self._count(usage, index, item)
                 continue
-            self.spent += 1
             if (chunk := choice.push(item)) is not None:
                 yield frame | {"choices": [chunk]}
         note(http, usage=usage.body(), session=self._session_id)
@@ -262,7 +267,7 @@ async def answer(job: GenerationJob[ChatRequest] | GenerationJob[CompletionReque
     with contextlib.ExitStack() as stack:
         stack.enter_context(quotas.admitted(owner))
         stack.callback(lambda: quotas.used(owner, job.spent))
-        running = await while_connected(http, job.start())
+        running = job.running = await while_connected(http, job.start())
         if not job.request.stream:
             return await job.whole(running, http)
         seconds = job.seconds_left

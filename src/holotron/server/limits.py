@@ -1,6 +1,6 @@
 """What a request may hold, checked before any of it is worked on.
 
-In the order in which a request meets them: bytes of its body (`bodies`), JSON values in it (`JsonCount`), messages,
+In the order in which a request meets them: bytes of its body (`bodies`), JSON values in it (`check_values`), messages,
 tools and schemas (`check_chat`), tokens (`prompt_texts`, for `tokenising.TextGauge`), pixels (`pictures`).
 """
 
@@ -17,42 +17,39 @@ from holotron.server.wire import ChatRequest, CompletionRequest, Message, Schema
 _OUTSIDE_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[{,]', re.S)
 
 
-class JsonCount:
-    """How many values a JSON text has, counted while it arrives. Reading JSON takes time per value, not per byte, and
-    keeps Python's lock: 60 MB of `[],[],[],` would stop the server for a minute.
+_BLOCK = 1 << 20
 
-    A comma is a value more, a bracket an object or list more. Those inside strings are counted too, at first: that is
-    fast, and most requests stay below the limits even so. Only when they do not is it counted exactly.
+
+def many_values(limits: LimitSettings, data: bytes) -> bool:
+    """Whether a JSON text may have more values than allowed. Reading JSON takes time per value, not per byte, and keeps
+    Python's lock: 60 MB of `[],[],[],` would stop the server for a minute.
+
+    A comma is a value more, a bracket an object or list more. Those inside strings are counted too: that is fast, and
+    most requests stay below the limits even so. Block by block, so that others may work in between.
     """
+    objects = values = 0
+    for start in range(0, len(data), _BLOCK):
+        objects += data.count(b"{", start, start + _BLOCK) + data.count(b"[", start, start + _BLOCK)
+        values += data.count(b",", start, start + _BLOCK)
+    return objects > limits.max_json_objects or values > limits.max_json_values
 
-    def __init__(self, limits: LimitSettings) -> None:
-        self._limits = limits
-        self._values = self._objects = 0
 
-    def add(self, piece: bytes) -> None:
-        self._objects += piece.count(b"{") + piece.count(b"[")
-        self._values += piece.count(b",")
-
-    @property
-    def suspicious(self) -> bool:
-        return self._objects > self._limits.max_json_objects or self._values > self._limits.max_json_values
-
-    def check(self, data: bytes) -> None:
-        """Exactly, on a worker. Each match is a step of Python's own, so others may work in between."""
-        objects = values = 0
-        for found in _OUTSIDE_STRINGS.finditer(data):
-            first = data[found.start()]
-            if first == 0x2C:
-                values += 1
-            elif first != 0x22:
-                objects += 1
-            if objects > self._limits.max_json_objects or values > self._limits.max_json_values:
-                raise ApiError(
-                    413,
-                    f"the request has more than {self._limits.max_json_objects:,} JSON objects and lists, "
-                    f"or {self._limits.max_json_values:,} values",
-                    code="request_too_large",
-                )
+def check_values(limits: LimitSettings, data: bytes) -> None:
+    """Counted exactly, on a worker. Each match is a step of Python's own, so others may work in between."""
+    objects = values = 0
+    for found in _OUTSIDE_STRINGS.finditer(data):
+        first = data[found.start()]
+        if first == 0x2C:
+            values += 1
+        elif first != 0x22:
+            objects += 1
+        if objects > limits.max_json_objects or values > limits.max_json_values:
+            raise ApiError(
+                413,
+                f"the request has more than {limits.max_json_objects:,} JSON objects and lists, "
+                f"or {limits.max_json_values:,} values",
+                code="request_too_large",
+            )
 
 
 def check_chat(

@@ -16,7 +16,18 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from holotron.engine import AsyncSession, Engine, Mark, Part, Result, SessionBusy, SessionInfo, Span, UnknownSession
+from holotron.engine import (
+    AsyncSession,
+    Engine,
+    ExportedSession,
+    Mark,
+    Part,
+    Result,
+    SessionBusy,
+    SessionInfo,
+    Span,
+    UnknownSession,
+)
 from holotron.errors import InputError
 from holotron.model.processor import Prompt, Transcript
 from holotron.server.errors import ApiError
@@ -121,6 +132,14 @@ class ServedSession:
         elif to < len(self.turns):
             await self.engine_session.rewind(self.turns[to].start)
             self._truncate(to)
+            await self.look_again()
+
+    async def look_again(self) -> None:
+        """Which screen the next screenshot is told as changes to: what the log shows says it."""
+        if self.turns and self.begins.deltas is not None:
+            screen = await self.engine_session.screen()
+            said = replace(self.turns[-1].said, deltas=replace(self.begins.deltas, screen=screen))
+            self.turns[-1] = replace(self.turns[-1], said=said)
 
     def _truncate(self, turns: int) -> None:
         del self.turns[turns:]
@@ -184,7 +203,7 @@ class ServedSessions:
         """`begins`: how every session's conversation begins."""
         self._engine = engine
         self._max_marks = max_marks
-        self._begins = begins
+        self.begins = begins
         self._known: dict[tuple[str, str], ServedSession] = {}
         self._opening: Counter[str] = Counter()  # sessions that the engine is just making, by owner
         self.quotas = Quotas(QuotaSettings())
@@ -199,6 +218,10 @@ class ServedSessions:
     def all(self, owner: str) -> list[ServedSession]:
         self._forget_closed()
         return [served for (key, _), served in self._known.items() if key == owner]
+
+    def everybodys(self) -> list[tuple[str, ServedSession]]:
+        self._forget_closed()
+        return [(owner, served) for (owner, _), served in self._known.items()]
 
     async def check_memory(self, owner: str) -> None:
         """Refuse more for an owner whose sessions hold too much already."""
@@ -224,7 +247,23 @@ class ServedSessions:
         with self._room(owner, 1):
             # The engine has the last word on names, so two requests at once cannot take the same one.
             session = await self._engine.aio.open(f"{owner}/{name}", scope=scope)
-        return self._add(owner, ServedSession(name, session, self._max_marks, begins=self._begins))
+        return self._add(owner, ServedSession(name, session, self._max_marks, begins=self.begins))
+
+    async def adopt(
+        self,
+        owner: str,
+        id: str,
+        exported: ExportedSession,
+        scope: bytes,
+        state: tuple[Kind | None, list[dict[str, Any]] | None, list[ServedTurn]],
+    ) -> ServedSession:
+        """A session that was served elsewhere until now."""
+        name = self._free_name(owner, id)
+        with self._room(owner, 1):
+            session = await self._engine.aio.restore(exported, f"{owner}/{name}", scope=scope)
+        served = ServedSession(name, session, self._max_marks, *state, begins=self.begins)
+        await served.look_again()
+        return self._add(owner, served)
 
     async def fork(self, owner: str, parent: ServedSession, ids: Sequence[str | None]) -> list[ServedSession]:
         if parent.held:
@@ -236,7 +275,7 @@ class ServedSessions:
         with self._room(owner, len(names)):
             forks = await parent.engine_session.fork(len(names), ids=[f"{owner}/{name}" for name in names])
         return [
-            self._add(owner, ServedSession(name, fork, self._max_marks, kind, tools, list(turns), self._begins))
+            self._add(owner, ServedSession(name, fork, self._max_marks, kind, tools, list(turns), self.begins))
             for name, fork in zip(names, forks, strict=True)
         ]
 

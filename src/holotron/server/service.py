@@ -81,20 +81,25 @@ class Service:
     def loaded(self) -> Loaded | None:
         return self._loaded
 
-    def serving(self, model: str | None = None) -> Loaded:
-        """The model, or the reason why there is none to be had now."""
+    def loaded_now(self) -> Loaded:
+        """The model, even while the server is about to stop: then its sessions are moved elsewhere."""
         if self._loaded is None:
             raise unavailable("the model is still being loaded", "loading", retry_after=10.0)
+        return self._loaded
+
+    def serving(self, model: str | None = None) -> Loaded:
+        """The model, or the reason why there is none to be had now."""
+        loaded = self.loaded_now()
         if self.stage == "draining":
             raise unavailable("the server is shutting down", "shutting_down")
-        if model is not None and model != self._loaded.name:
+        if model is not None and model != loaded.name:
             raise ApiError(
                 404,
-                f"there is no model {model!r} here; this server has {self._loaded.name!r}",
+                f"there is no model {model!r} here; this server has {loaded.name!r}",
                 code="model_not_found",
                 param="model",
             )
-        return self._loaded
+        return loaded
 
     def caller(self, http: Request) -> Caller:
         owner: str = http.scope["owner"]

@@ -84,6 +84,13 @@ class ConnectionSettings(Section):
     write_seconds: float = Field(default=30.0, gt=0, description="that a client may leave an answer unread")
 
 
+class FleetSettings(Section):
+    """One of several servers behind a router, which moves sessions between them."""
+
+    key: SecretStr | None = Field(default=None, description="that the router shows; none: sessions cannot be moved")
+    folder: Path = Field(default=Path("/dev/shm/holotron-fleet"), description="where moving sessions lie for a moment")
+
+
 class QuotaSettings(Section):
     """What one key may use. Without keys, everybody together is one."""
 
@@ -191,6 +198,7 @@ class Settings(Section):
     server: ServerSettings = ServerSettings()
     connections: ConnectionSettings = ConnectionSettings()
     quota: QuotaSettings = QuotaSettings()
+    fleet: FleetSettings = FleetSettings()
     limits: LimitSettings = LimitSettings()
     images: ImageSettings = ImageSettings()
     sessions: SessionSettings = SessionSettings()

@@ -44,8 +44,9 @@ class LoraPart(Part):
     alpha: PositiveInt = 32
     dropout: Share = 0.0
     targets: tuple[str, ...] = (
-        "in_proj", "out_proj", "q_proj", "k_proj", "v_proj", "o_proj", "up_proj", "down_proj",
-    )  # fmt: skip
+        "in_proj", "in_proj_qkv", "in_proj_z", "out_proj", "q_proj", "k_proj", "v_proj", "o_proj",
+        "gate_proj", "up_proj", "down_proj",
+    )  # fmt: skip  # the large matrices of every family, but for routed experts, which stay as they are
     merge: bool = True  # export the whole model with the adapter merged in; without, the adapter alone
 
 

@@ -212,7 +212,9 @@ def test_a_dry_run_prints_the_recipe_and_its_tasks(start: Path, tmp_path: Path):
     assert '"clip_high": 0.28' in done.stdout and "1 tasks: order-2" in done.stdout
 
 
-@pytest.mark.parametrize("name", ["holotron-mini/4-rl", "holotron-12b/3-rl"])
+@pytest.mark.parametrize(
+    "name", ["holotron-mini/4-rl", "holotron-12b/3-rl", "holotron4-30b-a3b/3-rl", "holo3.1-4b/3-rl"]
+)
 def test_the_recipes_that_ship_are_valid(name: str):
     from holotron.training.recipe import read_recipe
     from holotron.training.rl.recipe import RlRecipe

@@ -1,9 +1,11 @@
-"""The 12B's recipes on one GPU, with random weights: does every stage run, in how much memory, how fast?
+"""A model's recipes on one GPU, with random weights: does every stage run, in how much memory, how fast?
 
-    python benchmarks/recipe_12b.py                                                # one H200, about two minutes
-    python benchmarks/recipe_12b.py --model tiny --device cpu --view 64x64@1 --screen 64x64@1 --tokens 2048
+    python benchmarks/recipes_gpu.py                                                # the 12B: one H200, two minutes
+    python benchmarks/recipes_gpu.py --recipes holotron4-30b-a3b --model holotron-3-nano
+    python benchmarks/recipes_gpu.py --recipes holo3.1-4b
+    python benchmarks/recipes_gpu.py --model tiny --device cpu --view 64x64@1 --screen 64x64@1 --tokens 2048
 
-The recipes are those of recipes/holotron-12b, read from their files; only what needs a download or a browser is
+The recipes are those of a folder of recipes/, read from their files; only what needs a download or a browser is
 replaced: random weights for the checkpoint, painted pages for those of Chromium, a script's episodes on painted screens
 for demonstrations, painted tasks for MiniWoB++. RL holds replies to a grammar, because weights that have learnt nothing
 would never write an action. All speak the compact dialect: without a vocabulary a byte is a token, and the long prompts
@@ -42,7 +44,7 @@ from holotron.training.rl.trainer import RlTrainer
 from holotron.training.trainer import Trainer
 from holotron.types import Action, Click, Observation, Task
 
-RECIPES = Path(__file__).parents[1] / "recipes" / "holotron-12b"
+RECIPES = Path(__file__).parents[1] / "recipes"
 GIB = 1 << 30
 
 
@@ -158,7 +160,8 @@ def rl(recipe: RlRecipe, out: Path, device: str, updates: int) -> dict[str, floa
 
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="holotron-12b", help="a preset")
+    parser.add_argument("--recipes", default="holotron-12b", help="a folder of recipes/")
+    parser.add_argument("--model", help="a preset; by default the one of the recipes' name")
     parser.add_argument("--view", default="1920x1080@1", help="screens of stages 1 and 2: CSS pixels and scale")
     parser.add_argument("--screen", default="512x512@1", help="of RL; one tile")
     parser.add_argument("--device", default="cuda")
@@ -170,27 +173,28 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, help="rows as JSON lines, as they come")
     parser.add_argument("overrides", nargs="*", help="key=value of the RL recipe")
     args = parser.parse_args(argv)
-    work = Path(tempfile.mkdtemp())
-    source = {"model": {"source": args.model}}
+    work, recipes = Path(tempfile.mkdtemp()), RECIPES / args.recipes
+    model = args.model or args.recipes
+    source = {"model": {"source": model}}
     fonts = {} if args.fonts is None else {"fonts": str(args.fonts)}
     pages = {"kind": "drawn", "sizes": [args.view], "questions": 4, "dialect": args.dialect, **fonts}
     fewer = {} if args.tokens is None else {"tokens": args.tokens}
     once = {"batch": {"accumulate": 1, "workers": 0, **fewer}}
 
     def localisation() -> dict[str, float]:
-        recipe = changed(read_recipe(RECIPES / "1-localisation.toml"), **source, **once, data=[pages])
+        recipe = changed(read_recipe(recipes / "1-localisation.toml"), **source, **once, data=[pages])
         return sft(make_recipe(recipe), work / "1", args.device, args.updates)
 
     def navigation() -> dict[str, float]:
         file = asyncio.run(write_demonstrations(work, args.view, args.dialect, count=6, steps=6))
         data = [{"kind": "conversations", "files": [str(file)], "weight": 4}, pages]
-        recipe = changed(read_recipe(RECIPES / "2-navigation.toml"), **source, **once, data=data)
+        recipe = changed(read_recipe(recipes / "2-navigation.toml"), **source, **once, data=data)
         return sft(make_recipe(recipe), work / "2", args.device, args.updates)
 
     def reinforcement() -> dict[str, float]:
         tasks = {"suite": "painted", "names": ["boxes-1"], "view": Size.parse(args.screen).view.to_json(), "steps": 3}
         agent = {"dialect": args.dialect, "constrained": True, "max_tokens": 32}
-        read = read_recipe(RECIPES / "3-rl.toml", args.overrides, RlRecipe)
+        read = read_recipe(recipes / "3-rl.toml", args.overrides, RlRecipe)
         recipe = changed(read, **source, tasks=tasks, agent=agent, rollouts={"record_every": 0}, update=fewer)
         return rl(make_recipe(recipe, "RL", RlRecipe), work / "3", args.device, args.updates)
 
@@ -208,7 +212,7 @@ def main(argv: list[str] | None = None) -> None:
         print(f"| {name} | " + ", ".join(f"{key} {value:,}" for key, value in row.items()) + " |", flush=True)
         if args.out is not None:
             with args.out.open("a") as file:
-                file.write(json.dumps({"stage": name, "model": args.model, **row}) + "\n")
+                file.write(json.dumps({"stage": name, "recipes": args.recipes, "model": model, **row}) + "\n")
         gc.collect()
         if args.device.startswith("cuda"):
             torch.cuda.empty_cache()
