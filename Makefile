@@ -4,10 +4,10 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-fast test-gpu test-clients lint format setup clean help
+.PHONY: demo test test-fast test-gpu test-clients docs release-check lint format setup clean help
 
 help:
-	@sed -n 's/^\([a-z-]*\):.*## /\1  /p' $(MAKEFILE_LIST) | awk '{name=$$1; $$1=""; printf "  make %-13s%s\n", name, $$0}'
+	@sed -n 's/^\([a-z-]*\):.*## /\1  /p' $(MAKEFILE_LIST) | awk '{name=$$1; $$1=""; printf "  make %-14s%s\n", name, $$0}'
 
 demo: $(STAMP) ## the policy acts in a real Chromium on a dozen kinds of tasks; ends with a report to look at
 	$(BIN)/python -m holotron demo --out runs/demo
@@ -23,6 +23,13 @@ test-gpu: $(STAMP) ## only the tests that need a CUDA GPU
 
 test-clients: $(STAMP) ## clients people use (LangChain, browser-use, ...), each in an environment of its own
 	HOLOTRON_TEST_CLIENTS=1 $(BIN)/python -m pytest tests/clients
+
+docs: $(STAMP) ## the documentation as a site, into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open site/index.html   (with search: $(BIN)/python -m http.server -d site)"
+
+release-check: $(STAMP) ## what a release must pass: wheel, extras, metadata, docs, licences, SBOM (needs a package index)
+	$(BIN)/python tools/release_check.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -40,4 +47,4 @@ $(STAMP): pyproject.toml tools/setup.sh
 	@touch $@
 
 clean: ## remove the virtual environment and caches
-	rm -rf $(VENV) .cache/clients .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) .cache/clients .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist site

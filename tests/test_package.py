@@ -12,8 +12,10 @@ import pytest
 
 import holotron
 from holotron import errors
+from holotron.cli.overview import COMMANDS
 
 ROOT = Path(__file__).parent.parent
+SOURCES = Path(holotron.__file__).parents[1]
 
 
 def run(*args: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
@@ -23,9 +25,27 @@ def run(*args: str | Path, **options: object) -> subprocess.CompletedProcess[str
     )
 
 
-def test_import_is_light() -> None:
-    code = "import sys, holotron; print([m for m in ('torch', 'PIL', 'playwright', 'pydantic') if m in sys.modules])"
-    assert run(sys.executable, "-c", code).stdout.strip() == "[]"
+def test_import_imports_nothing_else() -> None:
+    code = "import sys; before = set(sys.modules); import holotron; print(sorted(set(sys.modules) - before))"
+    assert run(sys.executable, "-S", "-c", f"import sys; sys.path.insert(0, {str(SOURCES)!r}); {code}").stdout == (
+        "['holotron']\n"
+    )
+
+
+def test_the_overview_needs_no_parser() -> None:
+    """`holotron --help` is what people type first; typer and rich alone take a quarter of a second."""
+    code = """if True:
+        import sys
+        sys.argv = ["holotron", "--help"]
+        from holotron.cli.overview import main
+        try:
+            main()
+        finally:
+            print([name for name in ("typer", "rich", "pydantic", "torch", "asyncio") if name in sys.modules])
+    """
+    done = run(sys.executable, "-c", code)
+    assert done.returncode == 0 and done.stdout.endswith("[]\n")
+    assert all(f"  {name}" in done.stdout for name in COMMANDS)
 
 
 def test_every_public_name_exists() -> None:
@@ -86,6 +106,7 @@ def test_wheel_installs_and_imports_in_an_empty_environment(tmp_path: Path) -> N
     site = next(Path(p) for p in sys.path if p.endswith("site-packages"))
     own = next((tmp_path / "venv" / "lib").glob("python*/site-packages"))
     assert (own / "holotron" / "kernels" / "native" / "decoder.cpp").exists()  # compiled where it runs
+    assert (own / "holotron" / "recipes" / "holotron-mini" / "4-rl.toml").exists()
     (own / "dependencies.pth").write_text(f"{site}\n")
     code = (
         "import holotron, torch; m, p = holotron.load_model('tiny', device='cpu');"

@@ -1,3 +1,3 @@
-from holotron.cli.main import main
+from holotron.cli.overview import main
 
 main()

@@ -8,33 +8,14 @@ import sys
 import typer
 
 from holotron import __version__
+from holotron.cli.overview import ABOUT, COMMANDS
 from holotron.errors import HolotronError
-
-# name -> (module, what it says in the overview). Order is the order of a first visit.
-COMMANDS = {
-    "demo": ("holotron.cli.demo", "Watch the bundled policy act in a real browser."),
-    "doctor": ("holotron.cli.doctor", "Check browser, clicks, fonts, GPU, model and disk."),
-    "run": ("holotron.cli.run", "Give the agent one task in a real browser and watch it."),
-    "serve": ("holotron.cli.serve", "Serve a model: OpenAI-compatible API with sessions."),
-    "plan": ("holotron.cli.plan", "Say what fits on a GPU before anything runs."),
-    "bench": ("holotron.cli.bench", "Measure agent sessions: steps per second, latency, memory."),
-    "rollout": ("holotron.cli.rollout", "Run many episodes at once and record every step."),
-    "eval": ("holotron.cli.eval", "Score a policy on a suite of tasks."),
-    "judge": ("holotron.cli.judge", "Say how far the verdicts of a judge can be trusted."),
-    "report": ("holotron.cli.report", "Turn a run into one HTML page to look at."),
-    "export": ("holotron.cli.export", "Turn recorded trajectories into training data."),
-    "data": ("holotron.cli.data", "Generate labelled pages, or label screenshots."),
-    "sites": ("holotron.cli.sites", "Open the package's web apps, and list their tasks."),
-    "train": ("holotron.cli.train", "Train a model from a recipe."),
-    "model": ("holotron.cli.model", "Look at a checkpoint: shape, parameters, memory."),
-}
-
 
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
-    help="Serve, run, measure and train computer-use policies of the Holotron family.",
+    help=ABOUT,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
