@@ -13,7 +13,6 @@ A suite is all that a rollout, an evaluation or reinforcement learning knows of 
 
 from __future__ import annotations
 
-import difflib
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,7 +24,7 @@ from holotron.agent.loop import Limits
 from holotron.agent.policies.base import Policy
 from holotron.envs.base import Environment, EnvironmentPool, FreshEnvironments
 from holotron.errors import ConfigError
-from holotron.registry import Registry
+from holotron.registry import Registry, did_you_mean
 from holotron.types import Task
 from holotron.view import View
 
@@ -111,7 +110,9 @@ def find_suite(
     """A suite as people name it. `view` is what the user wishes, `declared` what the model wants, by suite."""
     name, argument = named(spec)
     wanted = view.over((declared or {}).get(name, View()))
-    made = suites.get(name)(SuiteRequest(tasks, seeds, wanted, argument))
+    make = suites.get(name)
+    with suites.theirs(name):
+        made = make(SuiteRequest(tasks, seeds, wanted, argument))
     if not isinstance(made, Suite):
         raise ConfigError(f"{spec} gave a {type(made).__name__}, not a Suite; see holotron.suites.base")
     if not made.tasks:
@@ -134,8 +135,7 @@ def named(spec: str) -> tuple[str, str]:
 
 def check_name(name: str, known: Sequence[str]) -> None:
     if name not in known:
-        close = difflib.get_close_matches(name, known, n=3) or list(known[:5])
-        raise ConfigError(f"there is no task {name!r} here; there are, for example: {', '.join(close)}")
+        raise ConfigError(f"there is no task {name!r} here: {did_you_mean(name, known, shown=5)}")
 
 
 def environments_of(make: Callable[[], Environment]) -> Callable[[int], EnvironmentPool[Any]]:

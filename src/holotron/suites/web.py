@@ -57,9 +57,11 @@ def _task(entry: dict[str, Any], number: int) -> Task:
 
 def _entries(path: Path) -> list[dict[str, Any]]:
     try:
-        lines = path.read_text().splitlines()
+        lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
         raise ConfigError(f"cannot read the tasks in {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is not a text file; tasks are JSON lines with url and goal") from None
     entries = []
     for number, line in enumerate(lines, start=1):
         if not line.strip():
