@@ -10,6 +10,7 @@ is a bug of ours, and says so.
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import re
 import sys
@@ -85,6 +86,7 @@ def command_line(words: Sequence[str]) -> typer.Typer:
             app.command(name, help=summary)(lambda: None)
             continue
         offered: typer.Typer = importlib.import_module(module).app
+        _unwrap_help(offered)
         if len(offered.registered_commands) == 1 and not offered.registered_groups and not offered.registered_callback:
             only = offered.registered_commands[0]
             assert only.callback is not None
@@ -92,6 +94,15 @@ def command_line(words: Sequence[str]) -> typer.Typer:
         else:
             app.add_typer(offered, name=name)  # with the help of its own callback
     return app
+
+
+def _unwrap_help(offered: typer.Typer) -> None:
+    """Docstrings are wrapped for the source; a terminal wraps them for itself. Indented lines are examples and stay."""
+    for info in (*offered.registered_commands, offered.registered_callback):
+        text = info and (info.help or inspect.getdoc(info.callback) if info.callback else info.help)
+        if info is not None and isinstance(text, str):
+            parts = re.split(r"\n\s*\n", text)
+            info.help = "\n\n".join(part if part.startswith(" ") else " ".join(part.split()) for part in parts)
 
 
 def _version(wanted: bool) -> None:
@@ -134,7 +145,7 @@ def _run(words: Sequence[str]) -> int:
     except Exception as error:
         from holotron.cli.machine import explained
 
-        if (reason := explained(error)) is not None:
+        if (reason := explained(error, words)) is not None:
             return _say(str(reason), reason.exit_code)
         import traceback
 

@@ -29,9 +29,9 @@ def train(
 ) -> None:
     """Train a model from a recipe.
 
-      holotron train --list                                           what comes with the package
-      holotron train show holotron-mini/4-rl > mine.toml              a copy to change
-      holotron train rl mine.toml --dry-run                           what it would do
+    holotron train --list                                           what comes with the package
+    holotron train show holotron-mini/4-rl > mine.toml              a copy to change
+    holotron train rl mine.toml --dry-run                           what it would do
     """
 
 
@@ -39,7 +39,7 @@ def train(
 def show(recipe: Annotated[str, typer.Argument(help=_RECIPE.format("holotron-mini/4-rl"))]) -> None:
     """Print a recipe as it is written, with its comments: the beginning of one of your own.
 
-      holotron train show holotron-mini/4-rl > mine.toml
+    holotron train show holotron-mini/4-rl > mine.toml
     """
     from holotron.training.recipes import find_recipe
 
@@ -53,15 +53,17 @@ def sft(
         list[str] | None, typer.Argument(help="Changes to it: optimiser.lr=1e-4 data.0.fonts=fonts model.weights=")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run. Run again, it resumes.")] = None,
-    minutes: Annotated[float | None, typer.Option(min=0.01, help="Stop after this long, the learning rate decayed.")] = None,
+    minutes: Annotated[
+        float | None, typer.Option(min=0.01, help="Stop after this long, the learning rate decayed.")
+    ] = None,
     device: Annotated[str | None, typer.Option(help="cuda or cpu; by default the GPU if there is one.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the complete recipe and stop.")] = False,
 ) -> None:
     """Supervised fine-tuning. Under torchrun the model is sharded over all ranks.
 
-      holotron train sft holotron-mini/0-reading --minutes 9
-      holotron train sft mine.toml optimiser.lr=1e-4 --out runs/mine
-      torchrun --nproc-per-node 8 -m holotron train sft mine.toml
+    holotron train sft holotron-mini/0-reading --minutes 9
+    holotron train sft mine.toml optimiser.lr=1e-4 --out runs/mine
+    torchrun --nproc-per-node 8 -m holotron train sft mine.toml
     """
     from holotron.training.recipe import read_recipe
 

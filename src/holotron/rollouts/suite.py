@@ -18,6 +18,7 @@ from holotron.agent.events import Listener
 from holotron.agent.policies.base import Policy
 from holotron.agent.policies.labelled import LabelledPolicy
 from holotron.agent.policies.registry import PolicyRequest, ask_profile, make_policy
+from holotron.envs.network import NetworkPolicy
 from holotron.rollouts.progress import Progress
 from holotron.rollouts.runner import RolloutSettings, rollout
 from holotron.suites.base import Suite, find_suite
@@ -36,12 +37,14 @@ async def opened(
     steps: int | None = None,
     seconds: float | None = None,
     label: PolicyRequest | None = None,
+    network: NetworkPolicy | None = None,
 ) -> AsyncIterator[tuple[Policy, Suite]]:
     """The suite as this policy wants to be shown it, and the policy with the suite's actions. `label` is a second
-    policy that says at every step what it would have done."""
+    policy that says at every step what it would have done, `network` where a suite of web tasks may go."""
     request = await ask_profile(request)
     views = request.profile.views
-    suite = find_suite(spec, tasks=tasks, seeds=seeds, view=view, declared=views).limited(steps, seconds)
+    suite = find_suite(spec, tasks=tasks, seeds=seeds, view=view, declared=views, network=network)
+    suite = suite.limited(steps, seconds)
     policy = await make_policy(replace(request, actions=suite.actions, solver=suite.solver))
     try:
         if label is not None:

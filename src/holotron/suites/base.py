@@ -23,6 +23,7 @@ from holotron.actions import ACTIONS
 from holotron.agent.loop import Limits
 from holotron.agent.policies.base import Policy
 from holotron.envs.base import Environment, EnvironmentPool, FreshEnvironments
+from holotron.envs.network import NetworkPolicy
 from holotron.errors import ConfigError
 from holotron.registry import Registry, did_you_mean
 from holotron.types import Task
@@ -66,6 +67,7 @@ class SuiteRequest:
     seeds: range = range(1)
     view: View = field(default_factory=View)  # as the user wishes or the model declares; the suite fills what is open
     argument: str = ""  # what followed the name (`gymnasium:CartPole-v1`), or the file or folder that was named
+    network: NetworkPolicy | None = None  # where browsers may go; None: nothing was said
 
     def choose(self, known: Sequence[str]) -> list[str]:
         """The names that are wanted, out of those there are; "all" is all of them."""
@@ -99,6 +101,9 @@ suites: Registry[SuiteFactory] = Registry(
 )
 
 
+_OWN_PAGES = {"miniwob", "painted", "asked", "sites", "recall", "trac", "gymnasium", *GROUNDING}
+
+
 def find_suite(
     spec: str,
     *,
@@ -106,13 +111,19 @@ def find_suite(
     seeds: range = range(1),
     view: View = View(),
     declared: Mapping[str, View] | None = None,
+    network: NetworkPolicy | None = None,
 ) -> Suite:
-    """A suite as people name it. `view` is what the user wishes, `declared` what the model wants, by suite."""
+    """A suite as people name it. `view` is what the user wishes, `declared` what the model wants, by suite; `network`
+    is for suites whose pages are out there."""
     name, argument = named(spec)
+    if network is not None and name in _OWN_PAGES:
+        raise ConfigError(
+            f"the suite {name} brings its own pages; which sites may be visited is for files of web tasks"
+        )
     wanted = view.over((declared or {}).get(name, View()))
     make = suites.get(name)
     with suites.theirs(name):
-        made = make(SuiteRequest(tasks, seeds, wanted, argument))
+        made = make(SuiteRequest(tasks, seeds, wanted, argument, network))
     if not isinstance(made, Suite):
         raise ConfigError(f"{spec} gave a {type(made).__name__}, not a Suite; see holotron.suites.base")
     if not made.tasks:

@@ -1,8 +1,8 @@
 """The recipes that come with the package, by name.
 
-    find_recipe("holotron-mini/4-rl")                       # a name
-    find_recipe("recipes/holotron-mini/4-rl.toml")          # the same, as the docs write it in a source tree
-    find_recipe("mine.toml")                                # a file of your own goes first
+find_recipe("holotron-mini/4-rl")                       # a name
+find_recipe("recipes/holotron-mini/4-rl.toml")          # the same, as the docs write it in a source tree
+find_recipe("mine.toml")                                # a file of your own goes first
 """
 
 from __future__ import annotations
