@@ -93,7 +93,7 @@ class Registry(Generic[T]):
         except HolotronError:
             raise
         except Exception as error:
-            if name in self._builtin or ":" not in name and name not in self._entry_points():
+            if name in self._builtin or (":" not in name and name not in self._entry_points()):
                 raise
             last = traceback.extract_tb(error.__traceback__)[-1]
             where = f"{last.filename}, line {last.lineno}"

@@ -30,6 +30,7 @@ def explained(error: BaseException, words: Sequence[str]) -> HolotronError | Non
         return refused
     path = Path(os.fsdecode(error.filename))
     named = [part for word in words for part in (word, word.partition("=")[2]) if part]
-    if any(path.is_relative_to(one) or Path(one).is_relative_to(path) for one in named):
+    bare = path.with_name(path.stem)  # a library that draws puts .png behind a name that has no ending
+    if any(path.is_relative_to(one) or Path(one).is_relative_to(path) or Path(one) == bare for one in named):
         return StorageError(f"{path}: {error.strerror}. Name another path")
     return None

@@ -45,7 +45,7 @@ COMMANDS = {
 
 BUGS = "https://github.com/holotron/holotron/issues"
 # Typer has a click of its own in some versions and the installed one in others.
-UsageProblem = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+UsageProblem: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
 
 class Interrupted(HolotronError):
@@ -97,12 +97,17 @@ def command_line(words: Sequence[str]) -> typer.Typer:
 
 
 def _unwrap_help(offered: typer.Typer) -> None:
-    """Docstrings are wrapped for the source; a terminal wraps them for itself. Indented lines are examples and stay."""
+    """Docstrings are wrapped for the source; a terminal wraps them for itself. Examples and tables stay lines."""
     for info in (*offered.registered_commands, offered.registered_callback):
-        text = info and (info.help or inspect.getdoc(info.callback) if info.callback else info.help)
-        if info is not None and isinstance(text, str):
-            parts = re.split(r"\n\s*\n", text)
-            info.help = "\n\n".join(part if part.startswith(" ") else " ".join(part.split()) for part in parts)
+        if info is not None and (text := info.help or inspect.getdoc(info.callback)):
+            info.help = "\n\n".join(_unwrapped(part) for part in re.split(r"\n\s*\n", text))
+
+
+def _unwrapped(paragraph: str) -> str:
+    lines = [line.strip() for line in paragraph.splitlines()]
+    if all(line.startswith(("holotron ", "torchrun ")) for line in lines):
+        return "\n".join(f"$ {line}" for line in lines)
+    return "\n".join(lines) if all("  " in line for line in lines) else " ".join(lines)
 
 
 def _version(wanted: bool) -> None:
@@ -164,6 +169,9 @@ def _misused(problem: Any) -> int:
         return int(problem.exit_code)
     text = " ".join(problem.format_message().replace("Value error, ", "").split())
     text = re.sub(r" \(Possible options: (.*)\)", r". Did you mean \1?", text)
+    text = text.replace("Input should be greater than or equal to", "at least").replace(
+        "Input should be less than or equal to", "at most"
+    )
     end = "" if text.endswith(("?", ".")) else "."
     context = getattr(problem, "ctx", None)
     where = context.command_path if context is not None else "holotron"

@@ -45,8 +45,8 @@ def serve(
 ) -> None:
     """Serve a model: OpenAI-compatible API with sessions.
 
-    holotron serve [MODEL]: a hub id such as Hcompany/Holotron-12B, a folder, or a preset with random weights such as
-    tiny; without one, the small model that comes with the package.
+    The model is a hub id such as Hcompany/Holotron-12B, a folder, or a preset with random weights such as tiny; without
+    one, the small model that comes with the package.
 
     Every setting can be given in a TOML file (--config), in the environment (HOLOTRON_SERVER__PORT=8001) and as a flag
     (--server.port 8001); later ones win. --dry-run lists them all.

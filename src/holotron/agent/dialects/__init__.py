@@ -29,7 +29,7 @@ def make_dialect(
     try:
         chosen = Frame(frame) if frame else None
     except ValueError:
-        raise ConfigError(f"there is no coordinate frame {frame!r}: {did_you_mean(frame, Frame)}") from None
+        raise ConfigError(f"there is no coordinate frame {frame!r}: {did_you_mean(str(frame), Frame)}") from None
     return dialects.get(name)(frame=chosen, actions=actions, resize=resize)
 
 
