@@ -17,6 +17,7 @@ from pathlib import Path
 
 from holotron.agent.events import Listener
 from holotron.agent.policies.base import Policy
+from holotron.agent.policies.function import Act, as_policy
 from holotron.agent.policies.registry import PolicyRequest
 from holotron.api.blocking import blocking
 from holotron.envs.network import NetworkPolicy
@@ -33,7 +34,7 @@ from holotron.view import View
 async def evaluate_async(
     suite: str,
     *,
-    policy: str | PolicyRequest = BUNDLED,
+    policy: str | PolicyRequest | Policy | Act = BUNDLED,
     out: str | Path,
     tasks: str | Sequence[str] = "all",
     seeds: range = range(1),
@@ -58,7 +59,7 @@ evaluate = blocking(evaluate_async)
 async def rollout_async(
     suite: str,
     *,
-    policy: str | PolicyRequest = BUNDLED,
+    policy: str | PolicyRequest | Policy | Act = BUNDLED,
     out: str | Path,
     tasks: str | Sequence[str] = "all",
     seeds: range = range(1),
@@ -81,7 +82,7 @@ rollout = blocking(rollout_async)
 
 
 def _opened(
-    policy: str | PolicyRequest,
+    policy: str | PolicyRequest | Policy | Act,
     suite: str,
     tasks: str | Sequence[str],
     seeds: range,
@@ -91,7 +92,9 @@ def _opened(
     steps: int | None,
     seconds: float | None,
 ) -> AbstractAsyncContextManager[tuple[Policy, Suite]]:
-    request = policy if isinstance(policy, PolicyRequest) else PolicyRequest(policy)
+    request = PolicyRequest(policy) if isinstance(policy, str) else policy
+    if not isinstance(request, PolicyRequest):
+        request = as_policy(request)
     network = NetworkPolicy(tuple(allow), private) if allow or private else None
     return opened(
         request, suite, tasks=tasks, seeds=seeds, view=view, steps=steps, seconds=seconds, network=network

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import inspect
 import time
+import warnings
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from holotron.agent.approval import Approval, Level
 from holotron.agent.events import Listener
 from holotron.agent.loop import Limits
 from holotron.agent.policies.base import Policy
+from holotron.agent.policies.function import Act, as_policy
 from holotron.agent.policies.registry import PolicyRequest, ask_profile, make_policy
 from holotron.api.blocking import blocking
 from holotron.envs.network import NetworkPolicy
@@ -34,6 +36,9 @@ from holotron.suites.web import VIEW
 from holotron.types import Outcome, Step, Task, Trajectory
 from holotron.view import View
 
+NOT_FOR_THE_WEB = (
+    f"{BUNDLED} is small and was trained on toy pages: on the open web expect little of it."
+)  # fmt: skip
 Confirm = Level | Approval | Callable[[str], bool] | Callable[[str], Awaitable[bool]]
 
 
@@ -97,7 +102,7 @@ async def run_async(
     goal: str,
     *,
     url: str,
-    policy: str | PolicyRequest | Policy = BUNDLED,
+    policy: str | PolicyRequest | Policy | Act = BUNDLED,
     secrets: Iterable[Secret | str] = (),
     allow: Sequence[str] = (),
     private: bool = False,
@@ -114,7 +119,8 @@ async def run_async(
 ) -> RunResult:
     """Give the agent one task in a real browser.
 
-    policy     a model (bundled, folder, hub id, preset), the address of a server, or an object with `start`
+    policy     a model (bundled, folder, hub id, preset), the address of a server, a `Policy`, or a function from
+               (task, observation) to an action
     secrets    `Secret(name, value, hosts)`, or "NAME=VARIABLE@HOST": what it may type there and never sees
     allow      hosts it may reach; none: every public one. `private`: also this machine and its network
     confirm    "never", "critical" (refuse what cannot be taken back) or "always"; or a function that is asked about
@@ -132,6 +138,12 @@ async def run_async(
         "profile": None if profile is None else Path(profile),
         "attach": cdp,
     }
+    if not goal.strip():
+        raise ConfigError("the goal is empty: say what the agent is to do")
+    if not url.strip():
+        raise ConfigError("the url is empty: say where the agent starts, such as https://www.python.org")
+    if policy == BUNDLED and not private:
+        warnings.warn(f"{NOT_FOR_THE_WEB} Name a larger model, or a server's address, as policy.", stacklevel=2)
     today = time.strftime("%A, %Y-%m-%d")
     task = Task("web", "task", goal + Secrets(known).explain(), start_url=url, options={"today": today})
     actor, shown = await _actor(policy, view)
@@ -160,10 +172,10 @@ async def run_async(
 run = blocking(run_async)
 
 
-async def _actor(policy: str | PolicyRequest | Policy, view: View) -> tuple[Policy, View]:
+async def _actor(policy: str | PolicyRequest | Policy | Act, view: View) -> tuple[Policy, View]:
     """Who acts, and how the page is shown to it."""
     if not isinstance(policy, str | PolicyRequest):
-        return policy, view.over(VIEW)
+        return as_policy(policy), view.over(VIEW)
     request = policy if isinstance(policy, PolicyRequest) else PolicyRequest(policy)
     asked = await ask_profile(request)
     return await make_policy(asked), view.over(asked.profile.views.get("web", View())).over(VIEW)

@@ -148,7 +148,8 @@ def _broken(report: BenchReport) -> str:
     work = report.workload
     return (
         f"FAILED: {report.failures} of {work.sessions} sessions of {report.model} broke off, {len(report.steps)} of "
-        f"{work.sessions * work.steps} steps were made; these figures are not comparable. The first: {report.first_failure}"
+        f"{work.sessions * work.steps} steps were made; such figures cannot be compared. The first: "
+        f"{report.first_failure}"
     )
 
 

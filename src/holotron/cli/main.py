@@ -14,7 +14,8 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn, TextIO
 
 import typer
@@ -55,15 +56,25 @@ class Interrupted(HolotronError):
 
 
 class Commands(TyperGroup):
-    """Typer would turn these two into exit statuses that say nothing, or the wrong thing."""
+    """Typer would turn two things into exit statuses that say nothing, or the wrong thing."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        with _told_apart():
+            return super().make_context(*args, **kwargs)
 
     def invoke(self, ctx: Any) -> Any:
-        try:
+        with _told_apart():
             return super().invoke(ctx)
-        except KeyboardInterrupt:
-            raise Interrupted("interrupted") from None
-        except BrokenPipeError:
-            raise typer.Exit(_reader_left()) from None
+
+
+@contextmanager
+def _told_apart() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted("interrupted") from None
+    except BrokenPipeError:
+        raise typer.Exit(_reader_left()) from None
 
 
 def command_line(words: Sequence[str]) -> typer.Typer:
@@ -104,7 +115,7 @@ def _unwrap_help(offered: typer.Typer) -> None:
 
 
 def _unwrapped(paragraph: str) -> str:
-    lines = [line.strip() for line in paragraph.splitlines()]
+    lines = [line.strip().removeprefix("$ ") for line in paragraph.splitlines()]
     if all(line.startswith(("holotron ", "torchrun ")) for line in lines):
         return "\n".join(f"$ {line}" for line in lines)
     return "\n".join(lines) if all("  " in line for line in lines) else " ".join(lines)

@@ -41,9 +41,9 @@ def show(recipe: Annotated[str, typer.Argument(help=_RECIPE.format("holotron-min
 
     holotron train show holotron-mini/4-rl > mine.toml
     """
-    from holotron.training.recipes import find_recipe
+    from holotron.training.recipes import find_recipe, recipe_text
 
-    print(find_recipe(recipe).read_text(encoding="utf-8"), end="")
+    print(recipe_text(find_recipe(recipe)), end="")
 
 
 @app.command()

@@ -28,7 +28,7 @@ from holotron.view import View
 
 @asynccontextmanager
 async def opened(
-    request: PolicyRequest,
+    request: PolicyRequest | Policy,
     spec: str,
     *,
     tasks: str | Sequence[str] = "all",
@@ -40,19 +40,25 @@ async def opened(
     network: NetworkPolicy | None = None,
 ) -> AsyncIterator[tuple[Policy, Suite]]:
     """The suite as this policy wants to be shown it, and the policy with the suite's actions. `label` is a second
-    policy that says at every step what it would have done, `network` where a suite of web tasks may go."""
-    request = await ask_profile(request)
-    views = request.profile.views
+    policy that says at every step what it would have done, `network` where a suite of web tasks may go. A policy that
+    is given as an object is used as it is, and stays open."""
+    asked = await ask_profile(request) if isinstance(request, PolicyRequest) else None
+    views = asked.profile.views if asked is not None else {}
     suite = find_suite(spec, tasks=tasks, seeds=seeds, view=view, declared=views, network=network)
     suite = suite.limited(steps, seconds)
-    policy = await make_policy(replace(request, actions=suite.actions, solver=suite.solver))
+    if isinstance(request, PolicyRequest):
+        assert asked is not None
+        policy = await make_policy(replace(asked, actions=suite.actions, solver=suite.solver))
+    else:
+        policy = request
     try:
         if label is not None:
             teacher = await make_policy(replace(label, actions=suite.actions, solver=suite.solver))
             policy = LabelledPolicy(policy, teacher)
         yield policy, suite
     finally:
-        await policy.close()
+        if asked is not None:
+            await policy.close()
 
 
 async def play(

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, V
 from holotron.errors import ConfigError
 from holotron.model.processor import Deltas
 from holotron.training.recipe_errors import complaints
-from holotron.training.recipes import find_recipe, kind_of
+from holotron.training.recipes import find_recipe, kind_of, recipe_text
 from holotron.view import View
 
 NonNegative = Annotated[float, Field(ge=0)]
@@ -323,10 +323,8 @@ def read_recipe(path: str | Path, overrides: Sequence[str] = (), kind: type[Any]
     Relative paths in it count from the working directory."""
     path = find_recipe(path)
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"cannot read the recipe {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        data = tomllib.loads(recipe_text(path))
+    except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} is not TOML: {error}") from error
     if kind_of(data) == "rl" and kind is Recipe and "data" not in data:
         raise ConfigError(f"{path} is a recipe of reinforcement learning; it is for `holotron train rl`")

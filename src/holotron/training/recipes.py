@@ -48,6 +48,15 @@ def find_recipe(wanted: str | Path) -> Path:
     return known[name]
 
 
+def recipe_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot read the recipe {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from error
+
+
 def kind_of(data: dict[str, object]) -> str:
     return "rl" if "tasks" in data else "sft"
 
