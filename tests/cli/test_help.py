@@ -41,7 +41,7 @@ def test_every_command_shows_an_example_of_itself():
 
 
 def test_every_example_can_be_parsed():
-    for name, command in commands():
+    for _, command in commands():
         for line in examples(command.help):
             words = shlex.split(line)
             if words[0] == "holotron":

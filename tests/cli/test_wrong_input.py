@@ -7,7 +7,6 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ from tests.cli.calling import call, refused
 
 
 @pytest.fixture(autouse=True)
-def things(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def things(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory with one of each kind of thing that is not what was meant."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
@@ -34,7 +33,7 @@ def things(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         (tmp_path / name / "manifest.json").write_text(text)
     (tmp_path / "code.py").write_text("def three(request): return 3\ndef fails(request): raise ValueError('no')\n")
     (tmp_path / "typo.py").write_text("def x(:\n")
-    yield tmp_path
+    return tmp_path
 
 
 PATHS = ("missing", "folder", "empty", "binary", "broken.json", "list.json", "fake", "torn", "/proc/nothing")
@@ -200,10 +199,11 @@ import json, os, sys, torch
 from holotron.cli.main import main
 for number, (package, words) in enumerate(json.loads(sys.argv[1])):
     if os.fork() == 0:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         os.dup2(os.open(f"err{number}", os.O_WRONLY | os.O_CREAT), 2)
         sys.modules[package] = None
         main(words)
-    print(os.waitstatus_to_exitcode(os.wait()[1]))
+    print(os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
 """
 
 

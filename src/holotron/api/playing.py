@@ -21,6 +21,7 @@ from holotron.agent.policies.function import Act, as_policy
 from holotron.agent.policies.registry import PolicyRequest
 from holotron.api.blocking import blocking
 from holotron.envs.network import NetworkPolicy
+from holotron.errors import ConfigError
 from holotron.evals.evaluate import Evaluation
 from holotron.evals.evaluate import evaluate as score
 from holotron.model.bundled import BUNDLED
@@ -95,7 +96,10 @@ def _opened(
     request = PolicyRequest(policy) if isinstance(policy, str) else policy
     if not isinstance(request, PolicyRequest):
         request = as_policy(request)
-    network = NetworkPolicy(tuple(allow), private) if allow or private else None
+    if isinstance(seeds, int) or not len(seeds):
+        raise ConfigError(f"seeds is a range that is not empty, such as range(3); not {seeds!r}")
+    hosts = (allow,) if isinstance(allow, str) else tuple(allow)
+    network = NetworkPolicy(hosts, private) if hosts or private else None
     return opened(
         request, suite, tasks=tasks, seeds=seeds, view=view, steps=steps, seconds=seconds, network=network
     )  # fmt: skip

@@ -70,6 +70,12 @@ class RunResult:
         """It came to an end by itself, with an answer, and nothing was refused on the way."""
         return self.outcome in (Outcome.SUCCESS, Outcome.UNSCORED) and not self.refused
 
+    def __repr__(self) -> str:
+        """What a notebook shows: without pictures."""
+        about = f"{self.outcome}, {self.answer!r}, {len(self.steps)} steps, {self.cost.seconds:.1f} s"
+        refused = f", {len(self.refused)} refused" if self.refused else ""
+        return f"RunResult({about}{refused}{f', {self.error!r}' if self.error else ''})"
+
     @classmethod
     def of(cls, trajectory: Trajectory, folder: Path | None) -> RunResult:
         said = [step.reply.completion for step in trajectory.steps]
@@ -130,18 +136,16 @@ async def run_async(
     out        a run directory to record in; nothing is kept without it
     listeners  functions of (episode, event) that are told everything as it happens
     """
-    known = tuple(one if isinstance(one, Secret) else parse_secret(one) for one in secrets)
+    given = (secrets,) if isinstance(secrets, str | Secret) else secrets
+    known = tuple(one if isinstance(one, Secret) else parse_secret(one) for one in given)
     options: dict[str, Any] = {
-        "network": NetworkPolicy(allow=tuple(allow), private=private),
+        "network": NetworkPolicy(allow=(allow,) if isinstance(allow, str) else tuple(allow), private=private),
         "secrets": known,
         "headless": not headed,
         "profile": None if profile is None else Path(profile),
         "attach": cdp,
     }
-    if not goal.strip():
-        raise ConfigError("the goal is empty: say what the agent is to do")
-    if not url.strip():
-        raise ConfigError("the url is empty: say where the agent starts, such as https://www.python.org")
+    _check(goal, url, steps, seconds, tokens, view)
     if policy == BUNDLED and not private:
         warnings.warn(f"{NOT_FOR_THE_WEB} Name a larger model, or a server's address, as policy.", stacklevel=2)
     today = time.strftime("%A, %Y-%m-%d")
@@ -170,6 +174,22 @@ async def run_async(
 
 
 run = blocking(run_async)
+
+
+def _check(goal: Any, url: Any, steps: Any, seconds: Any, tokens: Any, view: Any) -> None:
+    """Before a browser is started for it."""
+    if not isinstance(goal, str) or not goal.strip():
+        raise ConfigError(f"goal is what the agent is to do, in words; not {goal!r}")
+    if not isinstance(url, str) or not url.strip():
+        raise ConfigError(f"url is where the agent starts, such as https://www.python.org; not {url!r}")
+    if not isinstance(steps, int) or steps < 1:
+        raise ConfigError(f"steps is a whole number, at least 1; not {steps!r}")
+    if not isinstance(seconds, int | float) or not seconds > 0:
+        raise ConfigError(f"seconds is a number above 0; not {seconds!r}")
+    if tokens is not None and (not isinstance(tokens, int) or tokens < 1):
+        raise ConfigError(f"tokens is a whole number, at least 1, or None; not {tokens!r}")
+    if not isinstance(view, View):
+        raise ConfigError(f"view is a holotron.View, such as View(width=1280, height=720); not {view!r:.60}")
 
 
 async def _actor(policy: str | PolicyRequest | Policy | Act, view: View) -> tuple[Policy, View]:
