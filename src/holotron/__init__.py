@@ -1,8 +1,8 @@
 """holotron: serve, run, measure and train computer-use policies of the Holotron family.
 
-    run, run_async            one task in a real browser -> outcome, answer, steps, cost
+    run, run_async            one task in a real browser -> RunResult: outcome, answer, steps, Cost
     evaluate, rollout         a suite, scored or recorded;  also *_async
-    Model                     a model in this process: chat, stream, sessions
+    Model                     a model in this process: chat, stream, sessions;  ChatSession, ChatReply
     Engine, EngineConfig      sessions at high concurrency over one model;  SamplingParams, Grammar
     load_model, Holotron      the bare network;  ModelConfig, preset, Processor, DecoderState, save_checkpoint
     Environment, Policy, Dialect, Suite, Task, View, Secret      what you write your own of
@@ -23,11 +23,14 @@ _PUBLIC = {
     "run": "holotron.api.running",
     "run_async": "holotron.api.running",
     "RunResult": "holotron.api.running",
+    "Cost": "holotron.api.running",
     "evaluate": "holotron.api.playing",
     "evaluate_async": "holotron.api.playing",
     "rollout": "holotron.api.playing",
     "rollout_async": "holotron.api.playing",
     "Model": "holotron.api.chatting",
+    "ChatSession": "holotron.api.chatting",
+    "ChatReply": "holotron.api.chatting",
     "Holotron": "holotron.model.model",
     "ModelConfig": "holotron.model.config",
     "DecoderState": "holotron.model.cache",
@@ -52,6 +55,9 @@ _PUBLIC = {
 _MODULES = ("errors", "types")
 
 __all__ = [
+    "ChatReply",
+    "ChatSession",
+    "Cost",
     "DecoderState",
     "Dialect",
     "Engine",
@@ -92,9 +98,9 @@ if TYPE_CHECKING:
     from holotron.agent.dialects import Dialect
     from holotron.agent.policies.base import Policy, PolicySession
     from holotron.agent.policies.registry import PolicyRequest
-    from holotron.api.chatting import Model
+    from holotron.api.chatting import ChatReply, ChatSession, Model
     from holotron.api.playing import evaluate, evaluate_async, rollout, rollout_async
-    from holotron.api.running import RunResult, run, run_async
+    from holotron.api.running import Cost, RunResult, run, run_async
     from holotron.engine import Engine, EngineConfig, Grammar, SamplingParams
     from holotron.envs.base import Environment
     from holotron.envs.secrets import Secret
@@ -111,12 +117,14 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> "Any":
+    import sys
     from importlib import import_module
 
     if name in _MODULES:
         return import_module(f"holotron.{name}")
     if name not in _PUBLIC:
-        raise AttributeError(f"module 'holotron' has no attribute {name!r}")
+        # With the name and the module, Python itself says "Did you mean".
+        raise AttributeError(f"module 'holotron' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
     return getattr(import_module(_PUBLIC[name]), name)
 
 

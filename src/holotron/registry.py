@@ -21,7 +21,9 @@ import difflib
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Mapping
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
@@ -30,6 +32,16 @@ from typing import Any, Generic, TypeVar, cast
 from holotron.errors import ConfigError, HolotronError
 
 T = TypeVar("T")
+
+
+def did_you_mean(name: str, known: Iterable[str], *, shown: int | None = None) -> str:
+    """The end of every sentence about a name that nobody has: those that are close, or else (the first of) all."""
+    names = list(known)
+    if close := difflib.get_close_matches(name, names, n=3):
+        return f"did you mean {' or '.join(close)}?"
+    if shown is not None and shown < len(names):
+        return f"there are {', '.join(names[:shown])}, and {len(names) - shown} more"
+    return f"there are {', '.join(names)}"
 
 
 class Registry(Generic[T]):
@@ -68,9 +80,24 @@ class Registry(Generic[T]):
         where, colon, attribute = name.rpartition(":")
         if colon and where and attribute.isidentifier():
             return cast(T, _attribute(where, attribute, self.kind))
-        close = difflib.get_close_matches(name, self.names(), n=3)
-        hint = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(self.names())}"
-        raise ConfigError(f"there is no {self.kind} {name!r}: {hint} (or give one of your own as module:function)")
+        raise ConfigError(
+            f"there is no {self.kind} {name!r}: {did_you_mean(name, self.names())} "
+            "(or give one of your own as module:function)"
+        )
+
+    @contextmanager
+    def theirs(self, name: str) -> Iterator[None]:
+        """Around a call of what `get` gave: if it is code of somebody else, an error in it is said to be theirs."""
+        try:
+            yield
+        except HolotronError:
+            raise
+        except Exception as error:
+            if name in self._builtin or (":" not in name and name not in self._entry_points()):
+                raise
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            where = f"{last.filename}, line {last.lineno}"
+            raise ConfigError(f"your {self.kind} {name} raised {type(error).__name__}: {error} ({where})") from error
 
     def _entry_points(self) -> dict[str, EntryPoint]:
         return {point.name: point for point in entry_points(group=self.group)}

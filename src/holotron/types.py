@@ -37,7 +37,7 @@ class Task:
 class Observation:
     """One look at the environment. `image` is the encoded screenshot exactly as taken."""
 
-    image: bytes
+    image: bytes = field(repr=False)
     mime: str  # "image/png" | "image/jpeg"
     image_size: tuple[int, int]  # width, height in image pixels
     viewport: tuple[int, int]  # width, height in CSS pixels

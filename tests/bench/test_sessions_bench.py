@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -18,6 +19,7 @@ from holotron.bench.presets import PRESETS
 from holotron.bench.report import BenchReport, Step, percentile, table
 from holotron.bench.workload import Agent, Workload, system_prompt
 from holotron.errors import ConfigError
+from holotron.model.presets import preset
 from tests.server.process import ServerProcess, running
 
 SMALL = Workload(
@@ -181,6 +183,34 @@ def test_against_a_server(server: ServerProcess, api: str, history: str) -> None
         later = [step for step in report.steps if step.number == 1]
         assert [step.prompt_tokens - step.cached_tokens for step in later] == [36 + 1] * 2
         assert after["holotron_sessions_open"] == before["holotron_sessions_open"]
+
+
+def test_a_server_says_which_tokens_it_has(server: ServerProcess) -> None:
+    target = remote.connect(f"{server.url}/v1", None, "completions")
+    assert target.model == "tiny" and target.vocabulary == preset("tiny").text_tokens
+    assert remote.connect(f"{server.url}/v1", None, "completions", vocabulary=range(5)).vocabulary == range(5)
+    assert remote.measure(target, small(sessions=1, steps=1)).failures == 0
+    with pytest.raises(ConfigError, match="needs --api chat"):
+        remote.connect(f"{server.url}/v1", None, "completions", picture=(64, 64))
+
+
+def test_failures_stand_beside_the_figures(server: ServerProcess, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every third token or so is none of this model's: most sessions break off."""
+    words = ["sessions", "--url", f"{server.url}/v1", "--vocabulary", "0:330", "--sessions", "6", "--steps", "2"]
+    status = main([*words, "--system", "1", "--screenshot", "4", "--text", "4", "--generate", "1"])
+    out = capsys.readouterr().out
+    assert status == 1
+    assert re.search(r"FAILED: \d of 6 sessions of tiny broke off, \d+ of 12 steps were made", out)
+    assert "is not a token id" in out
+
+
+def test_pictures_in_this_process_are_seen() -> None:
+    sizes = ["--sessions", "1", "--steps", "1", "--system", "8", "--screenshot", "8", "--generate", "1"]
+    plain, seen = (
+        command.measure(args, "tiny", command.workload_of(args))
+        for args in (command.parse(["sessions", "tiny", *sizes, *more]) for more in ([], ["--picture", "64x64"]))
+    )
+    assert seen.prompt_tokens != plain.prompt_tokens
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -170,7 +170,7 @@ def test_rollout_with_a_model_in_this_process(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["eval", "miniwob", "--policy", "scripted", "--tasks", "click-tset"], 2, "for example: click-test"),
+        (["eval", "miniwob", "--policy", "scripted", "--tasks", "click-tset"], 2, "did you mean click-test"),
         (["eval", "miniwob", "--policy", "scripted", "--seeds", "5:5"], 2, "seeds '5:5'"),
         (["eval", "miniwob", "--policy", "no-such-model"], 2, "neither a folder"),
         (["rollout", "--policy", "random", "--suite", "mind2web", "--out", "r"], 2, "no suite 'mind2web'"),

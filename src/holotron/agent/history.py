@@ -136,4 +136,4 @@ def parse_history(text: str) -> History:
             return Window(*numbers)
     except ValueError:
         pass
-    raise ConfigError(f"unknown history policy {text!r}; use append, epoch:TURNS,KEEP or window:IMAGES")
+    raise ConfigError(f"there is no history {text!r}; write append, epoch:TURNS,KEEP or window:IMAGES")

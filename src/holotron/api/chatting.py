@@ -25,7 +25,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from types import TracebackType
 from typing import Any, TypedDict, Unpack
 
@@ -34,22 +35,24 @@ from pydantic import BaseModel, ValidationError
 from holotron.engine import Engine, EngineConfig, Generation, Grammar, Result, SamplingParams
 from holotron.engine import Session as EngineSession
 from holotron.engine.reasoning import behind_reasoning
-from holotron.errors import HolotronError, InputError
+from holotron.errors import ConfigError, HolotronError, InputError
 from holotron.model.bundled import BUNDLED
 from holotron.model.loading import load_model
 from holotron.model.processor import Transcript
 from holotron.model.processor.messages import ImageSource
 from holotron.model.processor.reply import ReplyParser, ReplyPart, ToolCall
+from holotron.registry import did_you_mean
 
 Messages = str | Sequence[Mapping[str, Any]]
 Schema = Mapping[str, Any] | type[BaseModel]
 Tools = Sequence[Mapping[str, Any]]
+Images = ImageSource | Path | list[Any] | tuple[Any, ...]  # of ImageSource and Path
 
 
 class ChatOptions(TypedDict, total=False):
     """What may be said beside the messages."""
 
-    images: Sequence[ImageSource]  # bytes, arrays, PIL images or data URLs; they go before the text of the last message
+    images: Images  # bytes, arrays, PIL images, files or data URLs, one or a list; before the last message's text
     schema: Schema | None  # the reply is JSON that fits it: a JSON schema, or a pydantic class
     tools: Tools | None  # that the reply may call, in OpenAI's form
     sampling: SamplingParams | None  # see `Model.sampling`
@@ -71,9 +74,12 @@ class ChatReply:
 class Model:
     def __init__(self, source: str = BUNDLED, *, device: str | None = None, config: EngineConfig | None = None) -> None:
         """`source`: bundled, a folder, a hub id or a preset. `config`: how much memory sessions get."""
+        if config is not None and not isinstance(config, EngineConfig):
+            raise ConfigError(f"config is a holotron.EngineConfig; not {config!r:.60}")
         model, self.processor = load_model(source, device=device)
         self.engine = Engine(model, self.processor, config)
         self.name = source
+        self._closed = False
 
     def chat(self, messages: Messages, **options: Unpack[ChatOptions]) -> ChatReply:
         """One reply to a whole conversation. For one that goes on, a `session` computes only what is new."""
@@ -100,10 +106,16 @@ class Model:
             min_p=own.min_p or 0.0,
             repetition_penalty=own.repetition_penalty or 1.0,
         )
+        known = {field.name for field in fields(SamplingParams)}
+        for name in changes.keys() - known:
+            raise InputError(f"sampling has no {name!r}: {did_you_mean(name, sorted(known))}")
         return replace(usual, **changes)
 
     def close(self) -> None:
-        self.engine.close()
+        """Give the memory back. Once is enough, twice does no harm."""
+        if not self._closed:
+            self._closed = True
+            self.engine.close()
 
     def __enter__(self) -> Model:
         return self
@@ -174,6 +186,7 @@ class _Turn:
     """One turn of a session, begun: its prompt appended, its reply on the way."""
 
     def __init__(self, session: ChatSession, messages: Messages, options: ChatOptions) -> None:
+        _check(options)
         tools, thinking, schema = options.get("tools"), options.get("thinking", False), options.get("schema")
         model, engine_session, said = session._model, session._session, session._said
         if said.begun and tools is not None and tools != session._tools:
@@ -205,17 +218,41 @@ class _Turn:
         self._session._session.rewind(self._start)
 
 
-def _with_images(messages: Messages, images: Sequence[ImageSource]) -> list[Mapping[str, Any]]:
+def _check(options: ChatOptions) -> None:
+    known = ChatOptions.__annotations__
+    for name in options.keys() - known.keys():
+        if name in {field.name for field in fields(SamplingParams)}:
+            raise InputError(f"{name} belongs to sampling: write sampling=model.sampling({name}=...)")
+        raise InputError(f"chat has no option {name!r}: {did_you_mean(name, known)}")
+    sampling = options.get("sampling")
+    if sampling is not None and not isinstance(sampling, SamplingParams):
+        raise InputError(f"sampling is a holotron.SamplingParams, see Model.sampling; not {sampling!r:.60}")
+
+
+def _readable(image: ImageSource | str | Path) -> ImageSource:
+    """A picture that is a file is read; everything else is the processor's to understand."""
+    if isinstance(image, Path) or (isinstance(image, str) and not image.startswith(("data:", "http:", "https:"))):
+        try:
+            return Path(image).read_bytes()
+        except OSError as error:
+            raise InputError(f"the picture {image!s:.100} cannot be read: {error.strerror}") from None
+    return image
+
+
+def _with_images(messages: Messages, images: Images) -> list[Mapping[str, Any]]:
+    if not isinstance(messages, str | Sequence):
+        raise InputError(f"messages are a text, or a list of messages in OpenAI's form; not {messages!r:.60}")
+    several = images if isinstance(images, list | tuple) else (images,)
     plain: list[Mapping[str, Any]] = (
         [{"role": "user", "content": messages}] if isinstance(messages, str) else list(messages)
     )
-    if not images:
+    if not len(several):
         return plain
     if not plain or plain[-1].get("role") != "user":
         raise InputError("images belong to the user's message, which must be the last one")
     content = plain[-1]["content"]
     text = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
-    shown = [{"type": "image", "image": image} for image in images]
+    shown = [{"type": "image", "image": _readable(image)} for image in several]
     return [*plain[:-1], {**plain[-1], "content": [*shown, *text]}]
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import inspect
 import time
+import warnings
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from holotron.agent.approval import Approval, Level
 from holotron.agent.events import Listener
 from holotron.agent.loop import Limits
 from holotron.agent.policies.base import Policy
+from holotron.agent.policies.function import Act, as_policy
 from holotron.agent.policies.registry import PolicyRequest, ask_profile, make_policy
 from holotron.api.blocking import blocking
 from holotron.envs.network import NetworkPolicy
@@ -34,6 +36,9 @@ from holotron.suites.web import VIEW
 from holotron.types import Outcome, Step, Task, Trajectory
 from holotron.view import View
 
+NOT_FOR_THE_WEB = (
+    f"{BUNDLED} is small and was trained on toy pages: on the open web expect little of it."
+)  # fmt: skip
 Confirm = Level | Approval | Callable[[str], bool] | Callable[[str], Awaitable[bool]]
 
 
@@ -64,6 +69,12 @@ class RunResult:
     def answered(self) -> bool:
         """It came to an end by itself, with an answer, and nothing was refused on the way."""
         return self.outcome in (Outcome.SUCCESS, Outcome.UNSCORED) and not self.refused
+
+    def __repr__(self) -> str:
+        """What a notebook shows: without pictures."""
+        about = f"{self.outcome}, {self.answer!r}, {len(self.steps)} steps, {self.cost.seconds:.1f} s"
+        refused = f", {len(self.refused)} refused" if self.refused else ""
+        return f"RunResult({about}{refused}{f', {self.error!r}' if self.error else ''})"
 
     @classmethod
     def of(cls, trajectory: Trajectory, folder: Path | None) -> RunResult:
@@ -97,7 +108,7 @@ async def run_async(
     goal: str,
     *,
     url: str,
-    policy: str | PolicyRequest | Policy = BUNDLED,
+    policy: str | PolicyRequest | Policy | Act = BUNDLED,
     secrets: Iterable[Secret | str] = (),
     allow: Sequence[str] = (),
     private: bool = False,
@@ -114,7 +125,8 @@ async def run_async(
 ) -> RunResult:
     """Give the agent one task in a real browser.
 
-    policy     a model (bundled, folder, hub id, preset), the address of a server, or an object with `start`
+    policy     a model (bundled, folder, hub id, preset), the address of a server, a `Policy`, or a function from
+               (task, observation) to an action
     secrets    `Secret(name, value, hosts)`, or "NAME=VARIABLE@HOST": what it may type there and never sees
     allow      hosts it may reach; none: every public one. `private`: also this machine and its network
     confirm    "never", "critical" (refuse what cannot be taken back) or "always"; or a function that is asked about
@@ -124,14 +136,18 @@ async def run_async(
     out        a run directory to record in; nothing is kept without it
     listeners  functions of (episode, event) that are told everything as it happens
     """
-    known = tuple(one if isinstance(one, Secret) else parse_secret(one) for one in secrets)
+    given = (secrets,) if isinstance(secrets, str | Secret) else secrets
+    known = tuple(one if isinstance(one, Secret) else parse_secret(one) for one in given)
     options: dict[str, Any] = {
-        "network": NetworkPolicy(allow=tuple(allow), private=private),
+        "network": NetworkPolicy(allow=(allow,) if isinstance(allow, str) else tuple(allow), private=private),
         "secrets": known,
         "headless": not headed,
         "profile": None if profile is None else Path(profile),
         "attach": cdp,
     }
+    _check(goal, url, steps, seconds, tokens, view)
+    if policy == BUNDLED and not private:
+        warnings.warn(f"{NOT_FOR_THE_WEB} Name a larger model, or a server's address, as policy.", stacklevel=2)
     today = time.strftime("%A, %Y-%m-%d")
     task = Task("web", "task", goal + Secrets(known).explain(), start_url=url, options={"today": today})
     actor, shown = await _actor(policy, view)
@@ -160,10 +176,26 @@ async def run_async(
 run = blocking(run_async)
 
 
-async def _actor(policy: str | PolicyRequest | Policy, view: View) -> tuple[Policy, View]:
+def _check(goal: Any, url: Any, steps: Any, seconds: Any, tokens: Any, view: Any) -> None:
+    """Before a browser is started for it."""
+    if not isinstance(goal, str) or not goal.strip():
+        raise ConfigError(f"goal is what the agent is to do, in words; not {goal!r}")
+    if not isinstance(url, str) or not url.strip():
+        raise ConfigError(f"url is where the agent starts, such as https://www.python.org; not {url!r}")
+    if not isinstance(steps, int) or steps < 1:
+        raise ConfigError(f"steps is a whole number, at least 1; not {steps!r}")
+    if not isinstance(seconds, int | float) or not seconds > 0:
+        raise ConfigError(f"seconds is a number above 0; not {seconds!r}")
+    if tokens is not None and (not isinstance(tokens, int) or tokens < 1):
+        raise ConfigError(f"tokens is a whole number, at least 1, or None; not {tokens!r}")
+    if not isinstance(view, View):
+        raise ConfigError(f"view is a holotron.View, such as View(width=1280, height=720); not {view!r:.60}")
+
+
+async def _actor(policy: str | PolicyRequest | Policy | Act, view: View) -> tuple[Policy, View]:
     """Who acts, and how the page is shown to it."""
     if not isinstance(policy, str | PolicyRequest):
-        return policy, view.over(VIEW)
+        return as_policy(policy), view.over(VIEW)
     request = policy if isinstance(policy, PolicyRequest) else PolicyRequest(policy)
     asked = await ask_profile(request)
     return await make_policy(asked), view.over(asked.profile.views.get("web", View())).over(VIEW)

@@ -23,6 +23,8 @@ from holotron.bench.report import BenchReport, table
 from holotron.bench.workload import History, Workload
 from holotron.engine.api import EngineConfig
 from holotron.errors import ConfigError
+from holotron.registry import did_you_mean
+from holotron.storage.files import replace_file
 
 
 def parser() -> argparse.ArgumentParser:
@@ -42,12 +44,17 @@ def parser() -> argparse.ArgumentParser:
     add("--url", help="an OpenAI-compatible server instead of this process, such as http://127.0.0.1:8000/v1")
     add("--api", choices=["completions", "sessions", "chat"], default="completions", help="how to talk to --url")
     add("--picture", metavar="WxH", help="a real picture of this size per step; with --url only for --api chat")
-    add("--vocabulary", metavar="LOW:HIGH", default="1000:100000", help="token ids to draw from, with --url")
+    add("--vocabulary", metavar="LOW:HIGH", help="token ids to draw from, with --url; else what the server says it has")
     add("--no-ignore-eos", action="store_true", help="with --url: for servers that do not know ignore_eos")
 
     add("--sessions", type=int, default=default.sessions, help="at once (%(default)s)")
     add("--steps", type=int, default=default.steps, help="per session (%(default)s)")
-    add("--begun", type=int, default=default.begun, help="steps made before the clock starts, memory made up")
+    add(
+        "--begun",
+        type=int,
+        default=default.begun,
+        help="steps of every session that are skipped: its memory is filled with random numbers",
+    )
     add("--system", type=int, default=default.system_tokens, help="tokens of the shared prompt (%(default)s)")
     add("--screenshot", type=int, default=default.screenshot_tokens, help="tokens per step (%(default)s)")
     add("--text", type=int, default=default.text_tokens, help="tokens per step (%(default)s)")
@@ -76,12 +83,26 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
+def options() -> list[argparse.Action]:
+    """Of `sessions`, for those who show them in another way."""
+    (commands,) = (action for action in parser()._actions if isinstance(action, argparse._SubParsersAction))
+    return [action for action in commands.choices["sessions"]._actions if action.dest != "help"]
+
+
+_LEAST = {"sessions": 1, "steps": 1, "generate": 1, "window": 1, "epoch": 1, "begun": 0, "system": 0, "screenshot": 0,
+          "text": 0, "summary": 0, "unchanged": 0, "temperature": 0}  # fmt: skip
+
+
 def workload_of(args: argparse.Namespace) -> Workload:
-    for name in ("sessions", "steps", "generate"):
-        if getattr(args, name) < 1:
-            raise ConfigError(f"--{name} must be at least 1")
+    for name, least in _LEAST.items():
+        if getattr(args, name) < least:
+            raise ConfigError(f"--{name} must be at least {least}")
+    if args.unchanged > 1:
+        raise ConfigError("--unchanged is a share, from 0 to 1")
     if args.begun and args.url:
         raise ConfigError("--begun needs an engine in this process: what was never computed cannot be sent")
+    if args.vocabulary and not args.url:
+        raise ConfigError("--vocabulary is for --url: a model in this process says itself which tokens it has")
     return Workload(
         sessions=args.sessions,
         steps=args.steps,
@@ -108,7 +129,7 @@ def engine_settings(pairs: Sequence[str]) -> dict[str, Any]:
     for pair in pairs:
         key, equals, text = pair.partition("=")
         if not equals or key not in known:
-            raise ConfigError(f"--engine {pair}: write KEY=VALUE, where KEY is one of {', '.join(known)}")
+            raise ConfigError(f"--engine {pair}: write KEY=VALUE; of keys, {did_you_mean(key, known)}")
         try:
             values[key] = text if "str" in str(known[key]) else json.loads(text)
         except ValueError:
@@ -120,13 +141,12 @@ def measure(args: argparse.Namespace, model: str | None, workload: Workload) -> 
     if args.url:
         from holotron.bench import remote
 
-        low, _, high = args.vocabulary.partition(":")
-        target = remote.Remote(
+        target = remote.connect(
             args.url.rstrip("/"),
-            model or remote.served_model(args.url.rstrip("/")),
+            model,
             args.api,
-            range(int(low), int(high)),
-            picture_size(args.picture),
+            vocabulary=token_range(args.vocabulary),
+            picture=picture_size(args.picture),
             ignore_eos=not args.no_ignore_eos,
         )
         return remote.measure(target, workload)
@@ -140,8 +160,11 @@ def measure(args: argparse.Namespace, model: str | None, workload: Workload) -> 
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
+    return with_preset(parser().parse_args(words))
+
+
+def with_preset(given: argparse.Namespace) -> argparse.Namespace:
     """A preset's options stand in for those that are not given."""
-    given = parser().parse_args(words)
     if given.preset is None:
         return given
     base = parser().parse_args(["sessions"])
@@ -160,10 +183,30 @@ def picture_size(text: str | None) -> tuple[int, int] | None:
     return int(width), int(height)
 
 
+def token_range(text: str | None) -> range | None:
+    if text is None:
+        return None
+    low, _, high = text.partition(":")
+    if not (low.isdecimal() and high.isdecimal() and int(low) < int(high)):
+        raise ConfigError(f"--vocabulary {text}: write LOW:HIGH, such as 1000:100000")
+    return range(int(low), int(high))
+
+
+def session_counts(text: str) -> list[int]:
+    counts = text.split(",")
+    if not all(count.strip().isdecimal() and int(count) for count in counts):
+        raise ConfigError(f"--sweep {text}: write numbers of sessions with commas, such as 1,10,100")
+    return [int(count) for count in counts]
+
+
 def main(words: Sequence[str]) -> int:
-    args = parse(words)
+    return run(parse(words))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure and print; 1 if a session failed."""
     workload = workload_of(args)
-    counts = [int(count) for count in args.sweep.split(",")] if args.sweep else [workload.sessions]
+    counts = session_counts(args.sweep) if args.sweep else [workload.sessions]
     reports: list[BenchReport] = []
     for model in [args.model, *([args.against] if args.against else [])]:
         for count in counts:
@@ -176,7 +219,7 @@ def main(words: Sequence[str]) -> int:
         if str(args.json) == "-":
             print(text)
         else:
-            args.json.write_text(text + "\n")
+            replace_file(args.json, f"{text}\n".encode())
     if args.plot is not None:
         from holotron.bench.plot import draw
 

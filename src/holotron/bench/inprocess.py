@@ -52,22 +52,11 @@ def engine_config(
     return replace(sized, max_sessions=max(base.max_sessions, workload.sessions + 8), **given)  # type: ignore[arg-type]
 
 
-def vocabulary(model: Holotron) -> range:
-    """Ids that mean text, and not the end of it."""
-    tokens = model.config.tokens
-    top = min(tokens.first_unsampled or model.config.decoder.vocab, model.config.decoder.vocab)
-    special = [
-        id for id in (tokens.image, tokens.image_start, tokens.image_end, tokens.bos, *tokens.eos) if id is not None
-    ]
-    low = [id for id in special if id < top // 2]
-    return range(max(low, default=-1) + 1, min([id for id in special if id >= top // 2], default=top))
-
-
 class Driver:
     def __init__(self, engine: Engine, workload: Workload) -> None:
         self._engine = engine
         self._workload = workload
-        self._words = vocabulary(engine.model)
+        self._words = engine.model.config.text_tokens
         self._system = system_prompt(workload, self._words)
         self._sampling = SamplingParams(
             max_tokens=workload.generate_tokens, temperature=workload.temperature, ignore_eos=True, seed=workload.seed

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 from holotron.bench import made_up
-from holotron.bench.inprocess import vocabulary
 from holotron.engine.api import EngineConfig, SamplingParams
 from holotron.engine.core import Core
 from holotron.engine.log import Log
@@ -86,7 +85,7 @@ class _Stage:
         base = EngineConfig(**{"token_budget": 2048, "host_bytes": 0, "prefix_cache_bytes": 0, **options})
         config = replace(Planner(model.config, model.dtype, base).sized(sessions, room), max_waiting=4096)
         self.context = context
-        self._words = vocabulary(model)
+        self._words = model.config.text_tokens
         self._draw = random.Random(0)
         self.core = Core(model, config)
         made_up.scribble(self.core)

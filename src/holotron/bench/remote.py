@@ -35,7 +35,7 @@ class Remote:
     url: str  # ends in /v1
     model: str
     api: Api = "completions"
-    vocabulary: range = range(1000, 100_000)
+    vocabulary: range = range(1000, 100_000)  # token ids to draw from, where the server does not say which it has
     picture: tuple[int, int] | None = None  # chat only
     ignore_eos: bool = True
     timeout: float = 600.0
@@ -58,20 +58,46 @@ class Remote:
             response = connection.getresponse()
             text = response.read()
         except OSError as error:
-            raise PolicyError(f"cannot reach {parts.netloc}: {error}") from None
+            raise PolicyError(f"cannot reach {parts.netloc}: {error.strerror or error}. Is a server running?") from None
         finally:
             connection.close()
         if response.status != 200:
             raise PolicyError(f"{parts.netloc} answered {response.status}: {text[:300].decode(errors='replace')}")
-        answer: dict[str, Any] = json.loads(text)
+        try:
+            answer: dict[str, Any] = json.loads(text)
+        except ValueError:
+            raise PolicyError(
+                f"{parts.netloc} did not answer with JSON; is {self.url} an OpenAI-compatible API?"
+            ) from None
         return answer
 
 
-def served_model(url: str) -> str:
-    models = Remote(url, "").get("/models")["data"]
-    if not models:
+def connect(
+    url: str,
+    model: str | None,
+    api: Api,
+    *,
+    vocabulary: range | None = None,
+    picture: tuple[int, int] | None = None,
+    ignore_eos: bool = True,
+) -> Remote:
+    """Ask the server what it serves; `vocabulary` is drawn from instead of what it says of its own."""
+    if picture is not None and api != "chat":
+        raise ConfigError(f"--picture with --url needs --api chat: --api {api} sends token ids, and no pictures")
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ConfigError(f"--url {url} is not the address of a server; write one such as http://127.0.0.1:8000/v1")
+    cards = {str(card.get("id")): card for card in Remote(url, "").get("/models").get("data") or ()}
+    if not cards:
         raise ConfigError(f"{url} serves no model")
-    return str(models[0]["id"])
+    name = model or next(iter(cards))
+    said = cards.get(name, {}).get("text_tokens")
+    drawn = vocabulary or (range(*said) if said else Remote.vocabulary)
+    return Remote(url, name, api, drawn, picture, ignore_eos)
 
 
 class Driver:
@@ -243,4 +269,5 @@ def measure(remote: Remote, workload: Workload) -> BenchReport:
         tuple(driver.steps),
         start_to_first_token=first,
         failures=len(driver.failures),
+        first_failure=driver.failures[0] if driver.failures else "",
     )

@@ -35,7 +35,8 @@ class BenchReport:
     device_bytes: int | None = None  # peak of the whole process
     host_bytes: int | None = None
     session_bytes: int | None = None  # of the longest session at its end: state, keys and values
-    failures: int = 0
+    failures: int = 0  # sessions that ended before their last step
+    first_failure: str = ""
     engine_stats: EngineStats | None = None
 
     @property
@@ -82,6 +83,7 @@ class BenchReport:
             "seconds": self.seconds,
             "steps": len(self.steps),
             "failures": self.failures,
+            "first_failure": self.first_failure or None,
             "agent_steps_per_second": self.steps_per_second,
             "generated_tokens_per_second": self.per_second(self.generated_tokens),
             "computed_tokens_per_second": self.per_second(self.computed_tokens),
@@ -134,7 +136,21 @@ def table(reports: Sequence[BenchReport]) -> str:
     rows = [list(_COLUMNS), *([column(report.as_dict()) for column in _COLUMNS.values()] for report in reports)]
     widths = [max(len(row[n]) for row in rows) for n in range(len(_COLUMNS))]
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
-    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
+    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:], *map(_broken, filter(_failed, reports))])
+
+
+def _failed(report: BenchReport) -> bool:
+    return report.failures > 0
+
+
+def _broken(report: BenchReport) -> str:
+    """A rate over what is left of a broken run is no figure: say so where the figure stands."""
+    work = report.workload
+    return (
+        f"FAILED: {report.failures} of {work.sessions} sessions of {report.model} broke off, {len(report.steps)} of "
+        f"{work.sessions * work.steps} steps were made; such figures cannot be compared. The first: "
+        f"{report.first_failure}"
+    )
 
 
 def _count(value: float | None) -> str:

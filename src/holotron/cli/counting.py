@@ -1,4 +1,4 @@
-"""A bar for work that counts: how many, how fast, how long still."""
+"""A bar for work that counts: how many, how fast, how long still. In a log file there is none."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ def counting(total: int, things: str) -> Iterator[Callable[[int, float], None]]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     rate = TextColumn(f"{{task.fields[rate]:.1f}} {things}/s")
-    with Progress(BarColumn(), MofNCompleteColumn(), rate, TimeRemainingColumn(), console=Console(stderr=True)) as bar:
+    console = Console(stderr=True)
+    columns = (BarColumn(), MofNCompleteColumn(), rate, TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=total, rate=0.0)
         yield lambda done, per_second: bar.update(task, completed=done, rate=per_second)

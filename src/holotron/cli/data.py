@@ -21,7 +21,7 @@ app.command()(annotate)
 app.command()(verify)
 
 Out = Annotated[Path, typer.Argument(help="Folder for the pages; what is there already is kept and completed.")]
-Sizes = Annotated[list[str] | None, typer.Option("--size", help="Page size as 160x160@2; may be given several times.")]
+Sizes = Annotated[list[str] | None, typer.Option("--size", help="Page size as 160x160@2; repeatable.")]
 Processes = Annotated[int, typer.Option(min=1, help="Browsers at work; one for each core is a good number.")]
 Fonts = Annotated[list[Path] | None, typer.Option(help="Folder of .ttf and .otf files.", show_default="the system's")]
 Sheet = Annotated[int, typer.Option(min=0, help="Screenshots on the contact sheet; 0 for none.")]
@@ -37,7 +37,10 @@ def synth(
     processes: Processes = 2,
     sheet: Sheet = 60,
 ) -> None:
-    """Real HTML pages in Chromium: exact boxes, every character, instructions, short episodes."""
+    """Real HTML pages in Chromium: exact boxes, every character, instructions, short episodes.
+
+    holotron data synth data/pages --pages 2000 --size 1280x720@1 --size 390x844@1.5
+    """
     from holotron.data.pages.make import SIZES, Recipe
     from holotron.data.synth import synthesise
 
@@ -60,7 +63,11 @@ def heldout(
     processes: Processes = 2,
     sheet: Sheet = 60,
 ) -> None:
-    """The frozen localisation set: themes, fonts and layouts that are never trained on, small targets."""
+    """The frozen localisation set: themes, fonts and layouts that are never trained on, small targets.
+
+    holotron data heldout data/heldout
+    holotron eval localisation data/heldout --policy holotron-mini
+    """
     from holotron.data.heldout import SIZES, make_heldout
 
     with counting(pages, "pages") as show:
@@ -80,7 +87,10 @@ def drawn(
     fonts: Fonts = None,
     sheet: Sheet = 60,
 ) -> None:
-    """Painted pages, to look at or to store. Trainers paint their own as they go."""
+    """Painted pages, to look at or to store. Trainers paint their own as they go.
+
+    holotron data drawn data/drawn --pages 100
+    """
     from holotron.data.drawn import SIZES, Painter, store_drawn
     from holotron.data.fonts import font_files
 
@@ -96,7 +106,10 @@ def sheet_(
     out: Annotated[Path, typer.Argument(help="The HTML file to write.")],
     count: Annotated[int, typer.Option(min=1, help="Screenshots to show.")] = 60,
 ) -> None:
-    """One HTML file that shows pages with their labels and samples."""
+    """One HTML file that shows pages with their labels and samples.
+
+    holotron data sheet data/pages sheet.html
+    """
     from holotron.data.contact import write_contact_sheet
 
     print(f"{out}: {write_contact_sheet(pages, out, count=count)} screenshots")
@@ -104,7 +117,10 @@ def sheet_(
 
 @app.command(name="hash")
 def hash_(pages: Annotated[Path, typer.Argument(help="A folder of pages, or one shard.")]) -> None:
-    """The SHA-256 of what pages show and say, whatever their compression."""
+    """The SHA-256 of what pages show and say, whatever their compression.
+
+    holotron data hash data/heldout
+    """
     from holotron.data.shards import content_hash
 
     print(content_hash(pages))

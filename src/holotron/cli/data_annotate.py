@@ -27,7 +27,7 @@ def annotate(
     label: Annotated[str, typer.Option(help="point, box, caption or judgement.")] = "point",
     second: Annotated[str | None, typer.Option(help="A second model; its agreement is the confidence.")] = None,
     instruction: Annotated[
-        list[str] | None, typer.Option(help="What to point at, on every picture; may be given several times.")
+        list[str] | None, typer.Option(help="What to point at, on every picture; repeatable.")
     ] = None,
     instructions: Annotated[
         Path | None, typer.Option(help="A file: one a line, or JSON lines with image and instruction.")

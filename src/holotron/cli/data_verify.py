@@ -24,6 +24,9 @@ def verify(
 
     With --quarantine, what is damaged is moved aside and nothing is deleted; the command that made the folder then
     makes those records again. The exit code is 0 when all is well or was put right, 4 when there is damage.
+
+      holotron data verify runs/eval
+      holotron data verify runs/eval --quarantine
     """
     from holotron.errors import InputError
     from holotron.storage import verify as storage

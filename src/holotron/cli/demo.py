@@ -31,7 +31,7 @@ NEXT = """[bold]What next[/bold]
   give an agent a task       holotron run "Find the newest release" --url https://www.python.org --policy SERVER
   serve a model              holotron serve Hcompany/Holotron-12B     (without a name: the small one)
   what fits on your GPU      holotron plan holotron-12b --gpu H100
-  train a policy             holotron train sft recipes/holotron-mini/2-navigation.toml --dry-run
+  train a policy             holotron train sft holotron-mini/2-navigation --dry-run
   make training data         holotron data synth --help"""
 
 
@@ -41,7 +41,10 @@ def demo(
     seeds: Annotated[int, typer.Option(min=1, help="Episodes of each task.")] = 8,
     sessions: Annotated[int, typer.Option(min=1, help="Browser sessions at once.")] = 4,
 ) -> None:
-    """Watch a policy act in a real browser: a dozen task kinds, a table of successes, a report to look at."""
+    """Watch a policy act in a real browser: a dozen task kinds, a table of successes, a report to look at.
+
+    holotron demo --seeds 2
+    """
     from rich.console import Console
 
     from holotron.evals.report import write_report

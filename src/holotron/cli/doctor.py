@@ -34,8 +34,13 @@ def doctor(
         bool, typer.Option("--quick", help="One window size and scale factor instead of sixteen.")
     ] = False,
 ) -> None:
-    """Check browser, clicks, fonts, GPU, model and disk. Exit code 1 when something needed does not work."""
+    """Check browser, clicks, fonts, GPU, model and disk. Exit code 1 when something needed does not work.
+
+    holotron doctor --quick
+    holotron doctor --model runs/mine/model
+    """
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     console = Console()
@@ -55,7 +60,8 @@ def doctor(
     table = Table(show_header=False, box=None)
     colours = {"ok": "green", "warning": "yellow", "failed": "red"}
     for finding in findings:
-        table.add_row(f"[{colours[finding.verdict]}]{finding.verdict}", finding.what, finding.detail)
+        verdict = f"[{colours[finding.verdict]}]{finding.verdict}"
+        table.add_row(verdict, finding.what, escape(finding.detail))  # pip install 'holotron[agent]' is no markup
     console.print(table)
     if any(finding.verdict == "failed" for finding in findings):
         raise typer.Exit(1)

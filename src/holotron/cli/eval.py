@@ -76,12 +76,16 @@ def suite(
         int | None, typer.Option(min=1, help="Steps of an episode, at most.", show_default="suite's")
     ] = None,
     seconds: Annotated[
-        float | None, typer.Option(help="Seconds of an episode, at most.", show_default="suite's")
+        float | None, typer.Option(min=1, help="Seconds of an episode, at most.", show_default="suite's")
     ] = None,
     retry_errors: Annotated[bool, typer.Option("--retry-errors", help="Play recorded errors again.")] = False,
     report: Annotated[bool, typer.Option(help="Write the HTML report.")] = True,
 ) -> None:
-    """The suite that is named: mean success over tasks, with intervals; environment errors apart."""
+    """The suite that is named: mean success over tasks, with intervals; environment errors apart.
+
+    holotron eval miniwob --policy holotron-mini --tasks click-test-2,enter-text
+    holotron eval tasks.jsonl --policy http://localhost:8000/v1 --out runs/mine
+    """
     from rich.console import Console
 
     from holotron.cli.progress import live_progress
@@ -127,7 +131,10 @@ def localisation(
     sessions: Annotated[int, typer.Option(min=1, help="Questions at once.")] = 8,
     most: Annotated[int | None, typer.Option(min=1, help="Only the first so many.", show_default="all")] = None,
 ) -> None:
-    """One instruction, one click: the share that lands inside the element's box."""
+    """One instruction, one click: the share that lands inside the element's box.
+
+    holotron eval localisation data/heldout --policy holotron-mini
+    """
     from holotron.evals.localisation import Localisation, evaluate_localisation
     from holotron.suites.asked import ACTIONS
 
@@ -157,7 +164,10 @@ def reading(
     seed: Annotated[int, typer.Option(help="Of the strings.")] = 0,
     sessions: Annotated[int, typer.Option(min=1, help="Pages at once.")] = 8,
 ) -> None:
-    """Random strings at MiniWoB++'s sizes of type: can the policy read them, and find them?"""
+    """Random strings at MiniWoB++'s sizes of type: can the policy read them, and find them?
+
+    holotron eval reading --policy holotron-mini
+    """
     from dataclasses import asdict
 
     from holotron.evals.reading import ACTIONS, SIZES, Reading, probe_reading

@@ -18,13 +18,18 @@ def export(
     frame: Annotated[str | None, typer.Option(help="Coordinate frame.", show_default="the dialect's")] = None,
     history: Annotated[str, typer.Option(help="append, epoch:TURNS,KEEP or window:IMAGES.")] = "append",
     failures: Annotated[bool, typer.Option("--failures", help="Also episodes that did not succeed.")] = False,
-    also: Annotated[list[Path] | None, typer.Option(help="A further run, for .zip (may be given again).")] = None,
-    part_megabytes: Annotated[int, typer.Option(min=1, help="Size at which a .zip gets a sequel.")] = 60,
+    also: Annotated[list[Path] | None, typer.Option(help="A further run, for .zip. Repeatable.")] = None,
+    part_megabytes: Annotated[
+        int, typer.Option(min=1, help="Size of one .zip; what is more goes into further ones.")
+    ] = 60,
 ) -> None:
     """Write recorded trajectories as chat-formatted SFT data, every reply once, in the words of the chosen dialect.
 
     If OUT ends in .zip, the episodes are packed instead, as they are and without loss, to be carried to another
     machine: recipes take a packed run wherever they take a run directory.
+
+      holotron export runs/eval sft.jsonl --dialect surfer
+      holotron export runs/demos demos.zip --also runs/more-demos
     """
     from rich.console import Console
 

@@ -21,7 +21,10 @@ def calibrate(
     verdicts: Annotated[Path, typer.Argument(help="A judge's: {judge: {agent: {task_id: 0 or 1}}} as JSON.")],
     json: Annotated[Path | None, typer.Option(help="Also write the result here.")] = None,
 ) -> None:
-    """A judge's verdicts against people's labels: agreement, failures it passes, successes it fails."""
+    """A judge's verdicts against people's labels: agreement, failures it passes, successes it fails.
+
+    holotron judge calibrate human_label.json verdicts.json --json calibration.json
+    """
     from holotron.evals.calibration import calibrate as compare
     from holotron.evals.calibration import read_human_labels, read_verdicts
     from holotron.storage.files import replace_json

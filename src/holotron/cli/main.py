@@ -1,40 +1,105 @@
-"""`holotron`: the commands, each in a file of its own and imported only when it is asked for."""
+"""`holotron`: the commands, each in a file of its own and imported only when it is asked for.
+
+    main()                                  # the command line of this process
+    main(["plan", "holotron-12b"])          # another one; it ends in SystemExit, as the process would
+
+Whatever is wrong with what was typed, or with the machine, is one line on stderr and a stable exit status. A traceback
+is a bug of ours, and says so.
+"""
 
 from __future__ import annotations
 
 import importlib
+import inspect
+import os
+import re
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn, TextIO
 
 import typer
+from typer.core import TyperGroup
 
 from holotron import __version__
-from holotron.cli.overview import ABOUT, COMMANDS
+from holotron.cli.overview import ABOUT, COMMANDS, EPILOG
 from holotron.errors import HolotronError
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="rich",
-    help=ABOUT,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+BUGS = "https://github.com/holotron/holotron/issues"
+# Typer has a click of its own in some versions and the installed one in others.
+UsageProblem: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
 
-def _register(wanted: str | None) -> None:
+class Interrupted(HolotronError):
+    """Ctrl-C, and the command had nothing to say about it."""
+
+    exit_code = 130
+
+
+class Commands(TyperGroup):
+    """Typer would turn two things into exit statuses that say nothing, or the wrong thing."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        with _told_apart():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _told_apart():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _told_apart() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted("interrupted") from None
+    except BrokenPipeError:
+        raise typer.Exit(_reader_left()) from None
+
+
+def command_line(words: Sequence[str]) -> typer.Typer:
     """`holotron --help` must be instant, so only the command that was asked for is imported; the others are there for
     the overview. A command's module offers a Typer `app`: one function is the command itself, several are its
     sub-commands."""
+    wanted = next((word for word in words if not word.startswith("-")), None)
+    app = typer.Typer(
+        cls=Commands,
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode="rich",
+        help=ABOUT,
+        epilog=EPILOG,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(holotron)
     for name, (module, summary) in COMMANDS.items():
         if name != wanted:
             app.command(name, help=summary)(lambda: None)
             continue
         offered: typer.Typer = importlib.import_module(module).app
+        _unwrap_help(offered)
         if len(offered.registered_commands) == 1 and not offered.registered_groups and not offered.registered_callback:
             only = offered.registered_commands[0]
             assert only.callback is not None
-            app.command(name, help=only.help, context_settings=only.context_settings)(only.callback)
+            app.command(name, help=only.help, epilog=only.epilog, context_settings=only.context_settings)(only.callback)
         else:
             app.add_typer(offered, name=name)  # with the help of its own callback
+    return app
+
+
+def _unwrap_help(offered: typer.Typer) -> None:
+    """Docstrings are wrapped for the source; a terminal wraps them for itself. Examples and tables stay lines."""
+    for info in (*offered.registered_commands, offered.registered_callback):
+        if info is not None and (text := info.help or inspect.getdoc(info.callback)):
+            info.help = "\n\n".join(_unwrapped(part) for part in re.split(r"\n\s*\n", text))
+
+
+def _unwrapped(paragraph: str) -> str:
+    lines = [line.strip().removeprefix("$ ") for line in paragraph.splitlines()]
+    if all(line.startswith(("holotron ", "torchrun ")) for line in lines):
+        return "\n".join(f"$ {line}" for line in lines)
+    return "\n".join(lines) if all("  " in line for line in lines) else " ".join(lines)
 
 
 def _version(wanted: bool) -> None:
@@ -43,33 +108,78 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def holotron(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
 ) -> None:
     pass
 
 
-def main() -> None:
-    """Run, and turn the errors we raise on purpose into one line and a stable exit code."""
+def main(words: Sequence[str] | None = None) -> NoReturn:
+    """Run, and turn what went wrong into one line and a stable exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        _print_anything(stream)
     try:
-        _register(next((word for word in sys.argv[1:] if not word.startswith("-")), None))
-        app()
-    except HolotronError as error:
-        print(f"holotron: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        print("holotron: interrupted", file=sys.stderr)
-        sys.exit(130)
+        status = _run(sys.argv[1:] if words is None else words)
+        sys.stdout.flush()
     except BrokenPipeError:
-        sys.exit(0)
-    except Exception as error:
-        from holotron.storage.files import refusal
+        status = _reader_left()
+    sys.exit(status)
 
-        if (refused := refusal(error)) is None:
-            raise
-        print(f"holotron: {refused}", file=sys.stderr)
-        sys.exit(refused.exit_code)
+
+def _run(words: Sequence[str]) -> int:
+    try:
+        command = typer.main.get_command(command_line(words))
+        status = command.main(list(words), prog_name="holotron", standalone_mode=False)
+        return status if isinstance(status, int) else 0
+    except HolotronError as error:
+        return _say(str(error), error.exit_code)
+    except UsageProblem as problem:
+        return _misused(problem)
+    except (typer.Abort, KeyboardInterrupt):
+        return _say("interrupted", Interrupted.exit_code)
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        from holotron.cli.machine import explained
+
+        if (reason := explained(error, words)) is not None:
+            return _say(str(reason), reason.exit_code)
+        import traceback
+
+        traceback.print_exc()
+        return _say(f"this is a bug of holotron, not yours. Please send the lines above to {BUGS}", 1)
+
+
+def _say(problem: str, status: int) -> int:
+    print(f"holotron: {problem}", file=sys.stderr)
+    return status
+
+
+def _misused(problem: Any) -> int:
+    """What was typed is no command line of ours: say what, and where help is."""
+    if type(problem).__name__ == "NoArgsIsHelpError":  # `holotron`, `holotron train`: the help is printed already
+        return int(problem.exit_code)
+    text = " ".join(problem.format_message().replace("Value error, ", "").split())
+    text = re.sub(r" \(Possible options: (.*)\)", r". Did you mean \1?", text)
+    text = text.replace("Input should be greater than or equal to", "at least").replace(
+        "Input should be less than or equal to", "at most"
+    )
+    end = "" if text.endswith(("?", ".")) else "."
+    context = getattr(problem, "ctx", None)
+    where = context.command_path if context is not None else "holotron"
+    return _say(f"{text[:1].lower()}{text[1:]}{end} See: {where} --help", problem.exit_code)
+
+
+def _print_anything(stream: TextIO) -> None:
+    """A terminal that knows fewer characters than we use shows another one in their place; it is no reason to stop."""
+    if hasattr(stream, "reconfigure"):
+        stream.reconfigure(errors="replace")
+
+
+def _reader_left() -> int:
+    """As `holotron ... | head`: nobody reads on, so that is the end, without a word. The status is that of SIGPIPE."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 128 + 13
 
 
 if __name__ == "__main__":

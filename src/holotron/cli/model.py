@@ -17,7 +17,11 @@ Source = Annotated[str, typer.Argument(help="A checkpoint folder, a hub id, or a
 
 @app.command()
 def show(source: Source) -> None:
-    """Print a model's shape, its parameters by part, and what one session costs."""
+    """Print a model's shape, its parameters by part, and what one session costs.
+
+    holotron model show holotron-12b
+    holotron model show runs/mine/model
+    """
     import torch
     from rich.console import Console
     from rich.table import Table
@@ -72,7 +76,10 @@ def init(
     out: Annotated[Path, typer.Argument(help="Folder to write.")],
     seed: Annotated[int, typer.Option(help="Seed of the random weights.")] = 0,
 ) -> None:
-    """Write a checkpoint with random weights, complete with tokenizer: something to serve, train or test with."""
+    """Write a checkpoint with random weights, complete with tokenizer: something to serve, train or test with.
+
+    holotron model init tiny runs/tiny
+    """
     from holotron.model.loading import load_model
     from holotron.model.weights import save_checkpoint
     from holotron.model.weights.card import ModelCard

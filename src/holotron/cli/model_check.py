@@ -20,6 +20,9 @@ def check(
     """Say whether a model loads and runs, from config, index, tokenizer and template alone. Exit status 0: yes; 1: no.
 
     Of a hub id only the small files are fetched, never the weights.
+
+      holotron model check Hcompany/Holotron-12B
+      holotron model check runs/mine/model --json
     """
     from holotron.engine.recommend import by_card
     from holotron.model.check import check as look

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from holotron import __version__
 
 ABOUT = "Serve, run, measure and train computer-use policies of the Holotron family."
-EPILOG = "New here? holotron demo, then holotron COMMAND --help."
+EPILOG = "New here? holotron demo, then holotron COMMAND --help: each shows examples."
 
 # name -> (module, what it says in the overview). Order is the order of a first visit.
 COMMANDS = {

@@ -20,25 +20,29 @@ app = typer.Typer()
 def plan(
     models: Annotated[
         list[str] | None,
-        typer.Argument(help="Presets, folders (config.json suffices) or hub ids. [default: holotron-12b holo2-8b]"),
+        typer.Argument(
+            help="Presets, folders (config.json suffices) or hub ids.", show_default="holotron-12b holo2-8b"
+        ),
     ] = None,
     gpu: Annotated[str, typer.Option(help="B200, H200, H100, A100-80, A100-40, L40S, RTX-4090, ...")] = "H200",
-    memory: Annotated[float | None, typer.Option(help="GiB, instead of a named GPU.")] = None,
-    fraction: Annotated[float, typer.Option(help="Share of the memory to plan with.")] = 0.92,
+    memory: Annotated[float | None, typer.Option(min=0.1, help="GiB, instead of a named GPU.")] = None,
+    fraction: Annotated[float, typer.Option(min=0.01, max=1.0, help="Share of the memory to plan with.")] = 0.92,
     context: Annotated[
         str, typer.Option(help="Tokens per session; several with commas.")
     ] = "4096,16384,32768,65536,131072",
-    sessions: Annotated[int | None, typer.Option(help="Sessions at once. [default: as many as fit]")] = None,
+    sessions: Annotated[
+        int | None, typer.Option(min=1, help="Sessions at once.", show_default="as many as fit")
+    ] = None,
     dtype: Annotated[str, typer.Option(help="Of weights and activations.")] = "bfloat16",
     state_dtype: Annotated[str, typer.Option(help="Of the recurrent state: float32, bfloat16, float16.")] = "float32",
     kv_dtype: Annotated[
-        str | None, typer.Option(help="Of keys and values: bfloat16, float8_e4m3fn. [default: dtype]")
+        str | None, typer.Option(help="Of keys and values: bfloat16, float8_e4m3fn.", show_default="dtype")
     ] = None,
     weights: Annotated[
-        str | None, typer.Option(help="Of Mamba, MLP and expert matrices: bf16, fp8. [default: dtype]")
+        str | None, typer.Option(help="Of Mamba, MLP and expert matrices: bf16, fp8.", show_default="dtype")
     ] = None,
     weight_dtype: Annotated[
-        str | None, typer.Option(help="The same by its full name: float8_e4m3fn. [default: dtype]")
+        str | None, typer.Option(help="The same by its full name: float8_e4m3fn.", show_default="dtype")
     ] = None,
     replay: Annotated[bool, typer.Option(help="Decodes write the state every 16th time only.")] = False,
     token_budget: Annotated[int, typer.Option(help="Tokens in one iteration.")] = 2048,
@@ -46,7 +50,12 @@ def plan(
     json_output: Annotated[bool, typer.Option("--json", help="Print JSON, in bytes.")] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw sessions that fit against context length (PNG).")] = None,
 ) -> None:
-    """Say what fits: weights, states, keys and values, vision cache, workspace; sessions by context length."""
+    """Say what fits: weights, states, keys and values, vision cache, workspace; sessions by context length.
+
+    holotron plan holotron-12b --gpu H100
+    holotron plan runs/mine/model --memory 22 --weights fp8 --context 16k,64k
+    holotron plan holo2-8b --json
+    """
     import torch
 
     from holotron.engine.api import EngineConfig
@@ -92,10 +101,10 @@ def plan(
 def _tokens(text: str) -> int:
     """16384, 16k or 1M."""
     scale = {"k": 1024, "m": 1024**2}.get(text.strip()[-1:].lower(), 1)
-    try:
-        return int(text.strip().rstrip("kKmM")) * scale
-    except ValueError:
-        raise ConfigError(f"--context {text!r} is not a number of tokens") from None
+    number = text.strip().rstrip("kKmM")
+    if not number.isdecimal() or not int(number):
+        raise ConfigError(f"--context {text!r} is not a number of tokens; write 16384, 16k or several with commas")
+    return int(number) * scale
 
 
 def _row(planner: Planner, context: int, usable: int, sessions: int | None) -> dict[str, Any]:

@@ -18,7 +18,10 @@ def report(
     megabytes: Annotated[float, typer.Option(min=0, help="Room for screenshots.")] = 24.0,
     title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
 ) -> None:
-    """Turn a run into one self-contained HTML page: scores with intervals, and a player for its trajectories."""
+    """Turn a run into one self-contained HTML page: scores with intervals, and a player for its trajectories.
+
+    holotron report runs/eval --out page.html
+    """
     from rich.console import Console
 
     from holotron.evals.report import ReportLimits, write_report

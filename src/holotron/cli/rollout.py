@@ -40,23 +40,35 @@ def rollout(
     label: Annotated[
         str | None, typer.Option(help="A second policy (scripted) that says at every step what it would have done.")
     ] = None,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(help="For web tasks: a site they may visit. Repeatable; without it, every public site."),
+    ] = None,
+    private: Annotated[
+        bool, typer.Option("--private", help="For web tasks: also sites on this machine and its network.")
+    ] = False,
     steps: Annotated[
         int | None, typer.Option(min=1, help="Steps of an episode, at most.", show_default="suite's")
     ] = None,
     seconds: Annotated[
-        float | None, typer.Option(help="Seconds of an episode, at most.", show_default="suite's")
+        float | None, typer.Option(min=1, help="Seconds of an episode, at most.", show_default="suite's")
     ] = None,
     attempts: Annotated[int, typer.Option(min=1, help="Attempts when the environment fails.")] = 3,
     cut_stragglers: Annotated[
-        float | None, typer.Option(help="At the end, cut episodes slower than so many times the 95th centile.")
+        float | None, typer.Option(min=1, help="At the end, cut episodes slower than so many times the 95th centile.")
     ] = None,
     retry_errors: Annotated[bool, typer.Option("--retry-errors", help="Play recorded errors again.")] = False,
 ) -> None:
-    """Play a suite with a policy, many episodes at once, and record every step."""
+    """Play a suite with a policy, many episodes at once, and record every step. The same command again resumes.
+
+    holotron rollout --policy scripted --tasks click-test,click-link --seeds 0:25 --out runs/demos
+    holotron rollout --policy http://localhost:8000/v1 --suite tasks.jsonl --allow example.com --out runs/web
+    """
     from rich.console import Console
 
     from holotron.agent.policies.registry import PolicyRequest
     from holotron.cli.progress import describe, live_progress
+    from holotron.envs.network import NetworkPolicy
     from holotron.rollouts.runner import RolloutSettings
     from holotron.rollouts.suite import opened, play
     from holotron.suites.base import parse_seeds
@@ -65,11 +77,13 @@ def rollout(
     console = Console(stderr=True)
     teacher = PolicyRequest(label) if label is not None else None
     wanted = parse_seeds(seeds)
+    network = NetworkPolicy(tuple(allow or ()), private) if allow or private else None
 
     async def main() -> None:
         async with opened(
-            who, suite, tasks=tasks, seeds=wanted, view=view, steps=steps, seconds=seconds, label=teacher
-        ) as (actor, chosen):
+            who, suite, tasks=tasks, seeds=wanted, view=view, steps=steps, seconds=seconds, label=teacher,
+            network=network,
+        ) as (actor, chosen):  # fmt: skip
             if shuffled:
                 chosen = chosen.shuffled(wanted.start)
             with live_progress(console, chosen.name) as show:

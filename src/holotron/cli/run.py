@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from holotron.cli.agent_options import with_policy, with_view
+from holotron.cli.terminal import read_line
 from holotron.errors import ConfigError
 from holotron.model.bundled import BUNDLED
 from holotron.types import Outcome
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from holotron.agent.events import Event
     from holotron.agent.policies.registry import PolicyRequest
     from holotron.api.running import RunResult
+    from holotron.types import Trajectory
     from holotron.view import View
 
 app = typer.Typer()
@@ -64,8 +66,8 @@ def run(
     ] = None,
     private: Annotated[bool, typer.Option("--private", help="Also sites on this machine and its network.")] = False,
     steps: Annotated[int, typer.Option(min=1, help="Steps, at most.")] = 30,
-    seconds: Annotated[float, typer.Option(help="Seconds, at most.")] = 600.0,
-    tokens: Annotated[int | None, typer.Option(help="Tokens, at most: prompt (not cached) and reply.")] = None,
+    seconds: Annotated[float, typer.Option(min=1, help="Seconds, at most.")] = 600.0,
+    tokens: Annotated[int | None, typer.Option(min=1, help="Tokens, at most: prompt (not cached) and reply.")] = None,
     profile: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Saved log-ins: read if the file is there, written at the end."),
@@ -85,12 +87,17 @@ def run(
 ) -> None:
     """Give the agent one task in a real browser and watch it: every thought, action and timing, then a report.
 
+    holotron run "Find the newest release" --url https://www.python.org --policy http://localhost:8000/v1
+    holotron run "Log in" --url shop.example --secret password=SHOP_PASSWORD@shop.example --profile shop.json
+    holotron run "Press Save" --url http://localhost:3000 --private --json
+
     Exit status: 0 answered; 10 failed; 11 out of steps, time or tokens; 12 stuck; 13 answered, but an action was
     refused on the way; 6 the browser or the site failed; 7 the policy failed; 130 and 143 interrupted."""
     from rich.console import Console
 
     from holotron.agent.approval import Approval
-    from holotron.api.running import run_async
+    from holotron.agent.events import Ended
+    from holotron.api.running import NOT_FOR_THE_WEB, RunResult, run_async
     from holotron.evals.report import write_report
 
     folder = out or Path("runs") / time.strftime("run-%Y%m%d-%H%M%S")
@@ -101,11 +108,13 @@ def run(
             f"Nobody to ask here: {confirm} actions will be refused; --confirm never allows them.", style="yellow"
         )
     if who.spec == BUNDLED and not private:
-        console.print(
-            f"{BUNDLED} is small and was trained on toy pages: on the open web expect little of it. "
-            "--policy takes a larger model or a server's address.",
-            style="yellow",
-        )
+        console.print(f"{NOT_FOR_THE_WEB} --policy takes a larger model or a server's address.", style="yellow")
+    ended: list[Trajectory] = []
+
+    def hear(episode: str, event: Event) -> None:
+        if isinstance(event, Ended):
+            ended.append(event.trajectory)
+
     work = run_async(
         goal,
         url=url,
@@ -122,12 +131,16 @@ def run(
         profile=profile,
         cdp=cdp,
         out=folder,
-        listeners=[lambda episode, event: _show(console, event)],
+        listeners=[lambda episode, event: _show(console, event), hear],
     )
     try:
         result, stopped_by = asyncio.run(_interruptible(work))
     except ConfigError as error:
         raise ConfigError(f"{error}{_remedy(str(error))}") from None
+    if result is None:  # stopped
+        if not ended:
+            raise typer.Exit(128 + stopped_by)  # before there was anything to record
+        result = RunResult.of(ended[0], folder)
     report = write_report(folder).path
     if as_json:
         print(json.dumps(result.to_json() | {"report": str(report)}, ensure_ascii=False))
@@ -137,8 +150,8 @@ def run(
     raise typer.Exit(128 + stopped_by if stopped_by else exit_status(result))
 
 
-async def _interruptible(work: Coroutine[Any, Any, RunResult]) -> tuple[RunResult, int]:
-    """The result, and the signal that ended it early, if one did: what was done until then is recorded all the same."""
+async def _interruptible(work: Coroutine[Any, Any, RunResult]) -> tuple[RunResult | None, int]:
+    """The result, or the signal that ended it early: what was done until then is recorded all the same."""
     stopped_by = 0
     task = asyncio.ensure_future(work)
 
@@ -153,7 +166,7 @@ async def _interruptible(work: Coroutine[Any, Any, RunResult]) -> tuple[RunResul
     try:
         return await task, stopped_by
     except asyncio.CancelledError:
-        raise KeyboardInterrupt from None  # before there was anything to record
+        return None, stopped_by
 
 
 EXIT_STATUS = {Outcome.FAILURE: 10, Outcome.EXHAUSTED: 11, Outcome.STUCK: 12, Outcome.ENVIRONMENT_ERROR: 6,
@@ -217,4 +230,4 @@ def _show(console: Console, event: Event) -> None:
 
 
 async def _ask(question: str) -> bool:
-    return (await asyncio.to_thread(input, f"     allow: {question}? [y/N] ")).strip().lower() in ("y", "yes")
+    return (await read_line(f"     allow: {question}? [y/N] ")).strip().lower() in ("y", "yes")

@@ -24,27 +24,36 @@ class Weights(StrEnum):
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def serve(
     context: typer.Context,
-    host: Annotated[str | None, typer.Option(help="Address to listen on. [default: 127.0.0.1]")] = None,
-    port: Annotated[int | None, typer.Option(help="[default: 8000]")] = None,
-    device: Annotated[str | None, typer.Option(help="cuda, cpu, ... [default: the GPU if there is one]")] = None,
-    dtype: Annotated[str | None, typer.Option(help="float32, bfloat16, float16. [default: the checkpoint's]")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")] = None,
+    port: Annotated[int | None, typer.Option(help="0 takes a free one.", show_default="8000")] = None,
+    device: Annotated[
+        str | None, typer.Option(help="cuda, cuda:1, cpu.", show_default="the GPU if there is one")
+    ] = None,
+    dtype: Annotated[
+        str | None, typer.Option(help="float32, bfloat16, float16.", show_default="the checkpoint's")
+    ] = None,
     weights: Annotated[
-        Weights | None, typer.Option(help="fp8 keeps most matrices in 8 bits: half the memory. [default: bf16]")
+        Weights | None,
+        typer.Option(help="fp8 keeps most matrices in 8 bits: half the memory.", show_default="bf16"),
     ] = None,
     sessions: Annotated[int | None, typer.Option(help="Sessions to hold on the device at once.")] = None,
     context_length: Annotated[
-        int | None, typer.Option("--context", help="Tokens per session to plan for. [default: 16384]")
+        int | None, typer.Option("--context", help="Tokens per session to plan for.", show_default="16384")
     ] = None,
     config: Annotated[Path | None, typer.Option(help="Settings in a TOML file.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print all settings, resolved, and stop.")] = False,
 ) -> None:
     """Serve a model: OpenAI-compatible API with sessions.
 
-    holotron serve [MODEL]: a hub id such as Hcompany/Holotron-12B, a folder, or a preset with random weights such as
-    tiny; without one, the small model that comes with the package.
+    The model is a hub id such as Hcompany/Holotron-12B, a folder, or a preset with random weights such as tiny; without
+    one, the small model that comes with the package.
 
     Every setting can be given in a TOML file (--config), in the environment (HOLOTRON_SERVER__PORT=8001) and as a flag
     (--server.port 8001); later ones win. --dry-run lists them all.
+
+      holotron serve                                                  the small model, on http://127.0.0.1:8000/v1
+      holotron serve Hcompany/Holotron-12B --weights fp8 --context 32768
+      holotron serve runs/mine/model --port 8001 --dry-run > server.toml
     """
     from holotron.agent.computer import ComputerUser
     from holotron.agent.policies.registry import announced_profile
@@ -81,8 +90,9 @@ def serve(
     resolved = layers.resolve(declared, *given)
     if weights is Weights.BF16 and resolved.settings.engine_values().get("weight_dtype"):
         raise ConfigError("--weights bf16 contradicts engine.weight_dtype, which is set elsewhere; take one away")
+    listing = _listing(resolved)  # also finds out, before a port is taken, whether there is such a model and device
     if dry_run:
-        print(_listing(resolved))
+        print(listing)
         return
     run(resolved.settings, agent=profile.to_json(), computer=ComputerUser(profile))
 

@@ -12,7 +12,10 @@ app = typer.Typer(no_args_is_help=True, help="Open the package's web apps, and l
 
 @app.command("list")
 def list_tasks() -> None:
-    """The apps and their tasks."""
+    """The apps and their tasks.
+
+    holotron sites list
+    """
     from rich.console import Console
     from rich.table import Table
 
@@ -32,11 +35,15 @@ def list_tasks() -> None:
 def serve(
     name: Annotated[str, typer.Argument(help="An app (its first task is taken) or a task; trac, too.")] = "shop",
     seed: Annotated[int, typer.Option(help="Which data, look and goal.")] = 0,
-    port: Annotated[int, typer.Option(help="0 takes a free one.")] = 8900,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8900,
     split: Annotated[str, typer.Option(help="train or heldout: which themes and layouts.")] = "train",
     viewport: Annotated[str | None, typer.Option(help="laptop or phone; by seed if not given.")] = None,
 ) -> None:
-    """Open an app in your own browser, with a task to do. Ctrl-C ends it and says how it went."""
+    """Open an app in your own browser, with a task to do. Ctrl-C ends it and says how it went.
+
+    holotron sites serve shop
+    holotron sites serve admin-role --seed 7 --port 0
+    """
     from rich.console import Console
 
     console = Console()

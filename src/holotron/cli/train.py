@@ -7,26 +7,64 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(no_args_is_help=True, help="Train a model from a recipe.")
+app = typer.Typer(no_args_is_help=True)
+
+_RECIPE = "A TOML file, or a recipe of the package by name, such as {}: `holotron train --list`."
+
+
+def _list(wanted: bool) -> None:
+    if wanted:
+        from holotron.training.recipes import shipped
+
+        for recipe in shipped():
+            print(f"{recipe.kind:4} {recipe.name:28} {recipe.about}")
+        raise typer.Exit
 
 
 @app.callback()
-def train() -> None:
-    """Train a model from a recipe."""
+def train(
+    list_recipes: Annotated[
+        bool, typer.Option("--list", callback=_list, is_eager=True, help="Say which recipes there are, and stop.")
+    ] = False,
+) -> None:
+    """Train a model from a recipe.
+
+    holotron train --list                                           what comes with the package
+    holotron train show holotron-mini/4-rl > mine.toml              a copy to change
+    holotron train rl mine.toml --dry-run                           what it would do
+    """
+
+
+@app.command()
+def show(recipe: Annotated[str, typer.Argument(help=_RECIPE.format("holotron-mini/4-rl"))]) -> None:
+    """Print a recipe as it is written, with its comments: the beginning of one of your own.
+
+    holotron train show holotron-mini/4-rl > mine.toml
+    """
+    from holotron.training.recipes import find_recipe, recipe_text
+
+    print(recipe_text(find_recipe(recipe)), end="")
 
 
 @app.command()
 def sft(
-    recipe: Annotated[Path, typer.Argument(help="A TOML recipe, such as recipes/holotron-mini/0-reading.toml.")],
+    recipe: Annotated[str, typer.Argument(help=_RECIPE.format("holotron-mini/0-reading"))],
     overrides: Annotated[
         list[str] | None, typer.Argument(help="Changes to it: optimiser.lr=1e-4 data.0.fonts=fonts model.weights=")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run. Run again, it resumes.")] = None,
-    minutes: Annotated[float | None, typer.Option(help="Stop after this long, the learning rate decayed.")] = None,
+    minutes: Annotated[
+        float | None, typer.Option(min=0.01, help="Stop after this long, the learning rate decayed.")
+    ] = None,
     device: Annotated[str | None, typer.Option(help="cuda or cpu; by default the GPU if there is one.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the complete recipe and stop.")] = False,
 ) -> None:
-    """Supervised fine-tuning. Under torchrun the model is sharded over all ranks."""
+    """Supervised fine-tuning. Under torchrun the model is sharded over all ranks.
+
+    holotron train sft holotron-mini/0-reading --minutes 9
+    holotron train sft mine.toml optimiser.lr=1e-4 --out runs/mine
+    torchrun --nproc-per-node 8 -m holotron train sft mine.toml
+    """
     from holotron.training.recipe import read_recipe
 
     changes = list(overrides or [])
@@ -46,12 +84,12 @@ def sft(
 
 @app.command()
 def rl(
-    recipe: Annotated[Path, typer.Argument(help="A TOML recipe, such as recipes/holotron-mini/4-rl.toml.")],
+    recipe: Annotated[str, typer.Argument(help=_RECIPE.format("holotron-mini/4-rl"))],
     overrides: Annotated[
         list[str] | None, typer.Argument(help="Changes to it: tasks.names=click-link rollouts.sessions=8")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run. Run again, it resumes.")] = None,
-    minutes: Annotated[float | None, typer.Option(help="Stop after this long.")] = None,
+    minutes: Annotated[float | None, typer.Option(min=0.01, help="Stop after this long.")] = None,
     device: Annotated[str | None, typer.Option(help="cuda or cpu; by default the GPU if there is one.")] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the complete recipe and its tasks, and stop.")
@@ -72,7 +110,9 @@ def rl(
     [bold]What it leaves.[/bold] OUT/model (a checkpoint to serve), OUT/curve.png, OUT/metrics.jsonl, OUT/tensorboard,
     OUT/checkpoints (kill it whenever you like; the same command resumes).
 
-    [bold]To begin.[/bold] holotron train rl recipes/holotron-mini/4-rl.toml --minutes 10
+    [bold]To begin.[/bold]
+
+      holotron train rl holotron-mini/4-rl --minutes 10
     """
     from holotron.training.recipe import read_recipe
     from holotron.training.rl.recipe import RlRecipe
@@ -104,6 +144,8 @@ def average(
 
     For runs of `holotron train rl` from the same checkpoint with different seeds, on as many machines as there are:
     they need not know of each other. Judge the result like any other: `holotron eval compare`.
+
+      holotron train average runs/rl-1 runs/rl-2 runs/rl-3 --out runs/mean
     """
     from holotron.training.average import average as make
 

@@ -16,6 +16,7 @@ Both were calibrated against the measured peak of the whole process on an H200 (
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -30,6 +31,7 @@ from holotron.errors import CapacityError, ConfigError
 from holotron.model.cache import Cache
 from holotron.model.config import DecoderConfig, ModelConfig
 from holotron.model.model import Holotron
+from holotron.registry import did_you_mean
 
 GiB = 2**30
 
@@ -61,9 +63,12 @@ def gpu_name(name: str) -> str:
     if wanted == "A100":
         wanted = "A10080"
     if wanted not in plain:
-        raise ConfigError(
-            f"there is no GPU {name!r} in the list; there are: {', '.join(GPUS)} (or give --memory in GiB)"
-        )
+        if several := re.fullmatch(r"(\d+)[X*](.+)", wanted):
+            raise ConfigError(
+                f"a model runs on one GPU: plan for {gpu_name(several[2])}, and start {several[1]} servers on {name}"
+            )
+        hint = did_you_mean(name.upper(), GPUS)
+        raise ConfigError(f"there is no GPU {name!r} in the list: {hint} (or give --memory in GiB)")
     return plain[wanted]
 
 

@@ -251,6 +251,16 @@ class ModelConfig:
         return self.decoder.attention is not None and self.decoder.attention.sections is not None
 
     @property
+    def text_tokens(self) -> range:
+        """Ids that mean text, and neither the end of it nor a picture: what made-up prompts are drawn from."""
+        tokens = self.tokens
+        top = min(tokens.first_unsampled or self.decoder.vocab, self.decoder.vocab)
+        special = (tokens.image, tokens.image_start, tokens.image_end, tokens.bos, *tokens.eos)
+        known = [id for id in special if id is not None]
+        low = max((id for id in known if id < top // 2), default=-1)
+        return range(low + 1, min((id for id in known if id >= top // 2), default=top))
+
+    @property
     def levels(self) -> int:
         """Vectors that a picture gives for every token of its own: one in its place, the others for deepstack."""
         return 1 + (len(self.vision.deepstack) if isinstance(self.vision, QwenVisionConfig) else 0)

@@ -25,6 +25,7 @@ from holotron.model.processor import Processor, PromptLimits
 from holotron.model.weights.hub import looks_like_hub_id, snapshot
 from holotron.model.weights.initialise import random_model
 from holotron.model.weights.load import Progress, load_checkpoint, read_config
+from holotron.registry import did_you_mean
 
 UNTRAINED = "preset:"  # asks for random weights also where a trained model of that name is bundled
 
@@ -46,14 +47,36 @@ def resolve(source: str | Path) -> Path | ModelConfig:
         return bundled_folder()
     if text in PRESETS:
         return preset(text)
-    if Path(text).is_dir():
+    if text and Path(text).is_dir():
         return Path(text)
     if looks_like_hub_id(text):
         return snapshot(text)
+    if not text:
+        raise ConfigError("name a model: a folder, a hub id such as 'Hcompany/Holotron-12B', or a preset such as tiny")
+    if Path(text).exists():
+        raise ConfigError(f"{text} is a file; a model is a folder, with config.json and its weights in it")
+    if "/" in text:
+        raise ConfigError(f"there is no folder {text}")
     raise ConfigError(
-        f"{text!r} is neither a folder, nor a hub id such as 'Hcompany/Holotron-12B', nor one of the presets "
-        f"{', '.join(PRESETS)}"
+        f"{text!r} is neither a folder, nor a hub id such as 'Hcompany/Holotron-12B', nor a preset: "
+        f"{did_you_mean(text, PRESETS)}"
     )
+
+
+def usable_device(wanted: torch.device | str | None = None) -> torch.device:
+    """Where a model can run: what was asked for, if it is there; by default the GPU, or else the CPU."""
+    if wanted is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(wanted)
+    except RuntimeError:
+        raise ConfigError(f"{wanted!r} is no device; say cpu, cuda, or cuda:1 for the second GPU") from None
+    if device.type == "cuda":
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if count <= (device.index or 0):
+            found = "no GPU that torch can use" if not count else f"{count} GPU{'s' if count > 1 else ''}, from cuda:0"
+            raise ConfigError(f"{device} was asked for, and there is {found} here; on the CPU: --device cpu")
+    return device
 
 
 def model_config(source: str | Path) -> ModelConfig:
@@ -76,7 +99,7 @@ def load_model(
     """The model and its processor, ready for inference. `device` defaults to the GPU when there is one; `dtype` to the
     files' own (bf16 for random weights on a GPU, fp32 on a CPU). `weight_dtype` float8_e4m3fn keeps recurrent, MLP and
     expert matrices in 8 bits: they are rounded while they are read, so that memory for 8 bits suffices."""
-    device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    device = usable_device(device)
     found = resolve(source)
     if isinstance(found, ModelConfig):
         dtype = dtype or (torch.bfloat16 if device.type == "cuda" else torch.float32)

@@ -25,6 +25,7 @@ from holotron.model.families.qwen3 import holo2_8b_text
 from holotron.model.families.qwen3_5_vl import holo4_27b, holo31_08b, holo31_4b, holo31_9b, holo31_35b_a3b
 from holotron.model.families.qwen3_vl import holo2_4b, holo2_8b, holo2_30b_a3b
 from holotron.model.processor.smart_resize import MEAN, STD
+from holotron.registry import did_you_mean
 
 
 def holotron_mini() -> ModelConfig:
@@ -183,5 +184,5 @@ PRESETS = {
 
 def preset(name: str) -> ModelConfig:
     if name not in PRESETS:
-        raise ConfigError(f"there is no preset {name!r}; there are: {', '.join(PRESETS)}")
+        raise ConfigError(f"there is no preset {name!r}: {did_you_mean(name, PRESETS)}")
     return PRESETS[name]()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,24 +29,25 @@ async def run_once(
     approval: Approval | None = None,
     listeners: Sequence[Listener] = (),
 ) -> Trajectory:
-    """Play one episode, and record it in `out`. Interrupted, it ends with what was done up to there."""
+    """Play one episode, and record it in `out`. Cancelled, what was done up to there is told (`Ended`) and recorded."""
 
-    async def play() -> Trajectory:
+    async def play(record: Callable[[Trajectory], None]) -> Trajectory:
         place = await pool.acquire()
         episode = Episode(place, policy, task, limits=limits, approval=approval, listeners=listeners)
         try:
-            return await episode.run()
+            trajectory = await episode.run()
         except asyncio.CancelledError:
-            return episode.end(Outcome.EXHAUSTED, "interrupted")
+            record(episode.end(Outcome.EXHAUSTED, "interrupted"))
+            raise
         finally:
             await pool.release(place, broken=True)
+        record(trajectory)
+        return trajectory
 
     if out is None:
-        return await play()
+        return await play(lambda trajectory: None)
     manifest = describe_run("run", policy=policy.describe(), limits=limits.describe(), environment=environment)
     with RunWriter(out, manifest) as writer:
         if task.id in writer.finished:
-            raise ConfigError(f"{out} already holds this task; choose another folder")
-        trajectory = await play()
-        writer.append(trajectory)
-        return trajectory
+            raise ConfigError(f"{out} holds a run already, and one task is not resumed; choose another folder")
+        return await play(writer.append)

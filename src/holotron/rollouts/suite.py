@@ -18,6 +18,7 @@ from holotron.agent.events import Listener
 from holotron.agent.policies.base import Policy
 from holotron.agent.policies.labelled import LabelledPolicy
 from holotron.agent.policies.registry import PolicyRequest, ask_profile, make_policy
+from holotron.envs.network import NetworkPolicy
 from holotron.rollouts.progress import Progress
 from holotron.rollouts.runner import RolloutSettings, rollout
 from holotron.suites.base import Suite, find_suite
@@ -27,7 +28,7 @@ from holotron.view import View
 
 @asynccontextmanager
 async def opened(
-    request: PolicyRequest,
+    request: PolicyRequest | Policy,
     spec: str,
     *,
     tasks: str | Sequence[str] = "all",
@@ -36,20 +37,28 @@ async def opened(
     steps: int | None = None,
     seconds: float | None = None,
     label: PolicyRequest | None = None,
+    network: NetworkPolicy | None = None,
 ) -> AsyncIterator[tuple[Policy, Suite]]:
     """The suite as this policy wants to be shown it, and the policy with the suite's actions. `label` is a second
-    policy that says at every step what it would have done."""
-    request = await ask_profile(request)
-    views = request.profile.views
-    suite = find_suite(spec, tasks=tasks, seeds=seeds, view=view, declared=views).limited(steps, seconds)
-    policy = await make_policy(replace(request, actions=suite.actions, solver=suite.solver))
+    policy that says at every step what it would have done, `network` where a suite of web tasks may go. A policy that
+    is given as an object is used as it is, and stays open."""
+    asked = await ask_profile(request) if isinstance(request, PolicyRequest) else None
+    views = asked.profile.views if asked is not None else {}
+    suite = find_suite(spec, tasks=tasks, seeds=seeds, view=view, declared=views, network=network)
+    suite = suite.limited(steps, seconds)
+    if isinstance(request, PolicyRequest):
+        assert asked is not None
+        policy = await make_policy(replace(asked, actions=suite.actions, solver=suite.solver))
+    else:
+        policy = request
     try:
         if label is not None:
             teacher = await make_policy(replace(label, actions=suite.actions, solver=suite.solver))
             policy = LabelledPolicy(policy, teacher)
         yield policy, suite
     finally:
-        await policy.close()
+        if asked is not None:
+            await policy.close()
 
 
 async def play(

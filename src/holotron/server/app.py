@@ -124,6 +124,7 @@ def _add_routes(app: FastAPI, service: Service, agent: Mapping[str, Any] | None)
 
 def _model(service: Service, agent: Mapping[str, Any] | None) -> Json:
     loaded = service.serving()
+    text = loaded.engine.model.config.text_tokens
     announced = {"agent": dict(agent)} if agent is not None else {}
     return announced | {
         "id": loaded.name,
@@ -131,6 +132,7 @@ def _model(service: Service, agent: Mapping[str, Any] | None) -> Json:
         "created": service.created,
         "owned_by": "holotron",
         "max_model_len": loaded.engine.context_limit,
+        "text_tokens": [text.start, text.stop],
         "capabilities": {
             "sessions": {"version": VERSION, "fork": True, "rewind": True, "compact": True},
             "images": loaded.sees,

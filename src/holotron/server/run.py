@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import ipaddress
 import logging
 import math
@@ -28,7 +29,7 @@ from holotron.engine.sizes import dtype_of
 from holotron.errors import ConfigError, HolotronError
 from holotron.model.bundled import bundled_folder
 from holotron.model.config import ModelConfig
-from holotron.model.loading import load_model, model_config
+from holotron.model.loading import load_model, model_config, usable_device
 from holotron.model.processor import ImageLimits, Processor, PromptLimits
 from holotron.server import logs
 from holotron.server.app import create_app
@@ -49,7 +50,7 @@ def source_of(settings: Settings) -> tuple[str, str]:
 
 
 def device_of(settings: Settings) -> torch.device:
-    return torch.device(settings.model.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    return usable_device(settings.model.device)
 
 
 def engine_config(settings: Settings, model: ModelConfig, dtype: torch.dtype) -> EngineConfig:
@@ -139,7 +140,10 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
-        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}") from None
+        why = (error.strerror or str(error)).partition(" (while")[0]
+        taken = error.errno == errno.EADDRINUSE
+        remedy = "; choose another with --port, or 0 for any that is free" if taken else "; choose another --host"
+        raise ConfigError(f"cannot listen on {host}:{port}: {why}{remedy}") from None
 
 
 def warn_if_open(service: Service, address: str) -> None:

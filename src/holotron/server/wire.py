@@ -313,13 +313,16 @@ class ModelCapabilities(BaseModel):
 
 
 class ModelObject(BaseModel):
-    """OpenAI's model object. The last three fields are extensions."""
+    """OpenAI's model object. The last four fields are extensions."""
 
     id: str
     object: Literal["model"]
     created: int
     owned_by: str
     max_model_len: int = Field(description="tokens one session may have")
+    text_tokens: tuple[int, int] = Field(
+        description="ids of plain text: from the first up to, not including, the second"
+    )
     capabilities: ModelCapabilities
     agent: dict[str, Any] | None = Field(
         default=None,

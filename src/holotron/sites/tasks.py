@@ -17,16 +17,16 @@ twenty seeds.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import pkgutil
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from holotron.errors import ConfigError
+from holotron.registry import did_you_mean
 from holotron.sites.checks import Wanted
 from holotron.sites.state import Row, State
 from holotron.sites.variation import Split, Variation, Viewport
@@ -150,8 +150,8 @@ def find_template(name: str) -> TaskTemplate:
         if template.name == name:
             return template
     names = [template.name for template in known or templates()]
-    close = difflib.get_close_matches(name, names, n=3) or names[:5]
-    raise ConfigError(f"there is no sites task {name!r}; there are such as: {', '.join(close)}")
+    hint = did_you_mean(name, [*app_names(), *names], shown=len(app_names()))
+    raise ConfigError(f"there is no app and no task {name!r} of sites: {hint}")
 
 
 def sites_tasks(
@@ -163,6 +163,8 @@ def sites_tasks(
 ) -> list[Task]:
     """Tasks by name, each at every seed. Names are those of templates, of apps (`shop`) or of lengths (`short`), with
     commas between them; "all" is all. `viewport` makes them all one size instead of drawing it by seed."""
+    if viewport is not None and viewport not in get_args(Viewport):
+        raise ConfigError(f"there is no viewport {viewport!r} of sites; use {' or '.join(get_args(Viewport))}")
     asked = names.split(",") if isinstance(names, str) else list(names)
     chosen: dict[str, TaskTemplate] = {}
     for name in asked:

@@ -46,5 +46,5 @@ def arrow() -> Any:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise MissingDependency("pyarrow is not installed. Install it with: pip install pyarrow") from None
+        raise MissingDependency.extra("pyarrow", "agent") from None
     return pyarrow

@@ -13,7 +13,6 @@ A suite is all that a rollout, an evaluation or reinforcement learning knows of 
 
 from __future__ import annotations
 
-import difflib
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,8 +23,9 @@ from holotron.actions import ACTIONS
 from holotron.agent.loop import Limits
 from holotron.agent.policies.base import Policy
 from holotron.envs.base import Environment, EnvironmentPool, FreshEnvironments
+from holotron.envs.network import NetworkPolicy
 from holotron.errors import ConfigError
-from holotron.registry import Registry
+from holotron.registry import Registry, did_you_mean
 from holotron.types import Task
 from holotron.view import View
 
@@ -67,6 +67,7 @@ class SuiteRequest:
     seeds: range = range(1)
     view: View = field(default_factory=View)  # as the user wishes or the model declares; the suite fills what is open
     argument: str = ""  # what followed the name (`gymnasium:CartPole-v1`), or the file or folder that was named
+    network: NetworkPolicy | None = None  # where browsers may go; None: nothing was said
 
     def choose(self, known: Sequence[str]) -> list[str]:
         """The names that are wanted, out of those there are; "all" is all of them."""
@@ -100,6 +101,9 @@ suites: Registry[SuiteFactory] = Registry(
 )
 
 
+_OWN_PAGES = {"miniwob", "painted", "asked", "sites", "recall", "trac", "gymnasium", *GROUNDING}
+
+
 def find_suite(
     spec: str,
     *,
@@ -107,11 +111,19 @@ def find_suite(
     seeds: range = range(1),
     view: View = View(),
     declared: Mapping[str, View] | None = None,
+    network: NetworkPolicy | None = None,
 ) -> Suite:
-    """A suite as people name it. `view` is what the user wishes, `declared` what the model wants, by suite."""
+    """A suite as people name it. `view` is what the user wishes, `declared` what the model wants, by suite; `network`
+    is for suites whose pages are out there."""
     name, argument = named(spec)
+    if network is not None and name in _OWN_PAGES:
+        raise ConfigError(
+            f"the suite {name} brings its own pages; which sites may be visited is for files of web tasks"
+        )
     wanted = view.over((declared or {}).get(name, View()))
-    made = suites.get(name)(SuiteRequest(tasks, seeds, wanted, argument))
+    make = suites.get(name)
+    with suites.theirs(name):
+        made = make(SuiteRequest(tasks, seeds, wanted, argument, network))
     if not isinstance(made, Suite):
         raise ConfigError(f"{spec} gave a {type(made).__name__}, not a Suite; see holotron.suites.base")
     if not made.tasks:
@@ -134,8 +146,7 @@ def named(spec: str) -> tuple[str, str]:
 
 def check_name(name: str, known: Sequence[str]) -> None:
     if name not in known:
-        close = difflib.get_close_matches(name, known, n=3) or list(known[:5])
-        raise ConfigError(f"there is no task {name!r} here; there are, for example: {', '.join(close)}")
+        raise ConfigError(f"there is no task {name!r} here: {did_you_mean(name, known, shown=5)}")
 
 
 def environments_of(make: Callable[[], Environment]) -> Callable[[int], EnvironmentPool[Any]]:

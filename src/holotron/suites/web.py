@@ -35,6 +35,9 @@ def web(request: SuiteRequest) -> Suite:
         raise ConfigError(f"{path}: all lines must name the same environment, found {', '.join(sorted(kinds))}")
     kind = kinds.pop()
     view = request.view.over(VIEW)
+    network = {} if request.network is None else {"network": request.network}
+    if network and kind != "web":
+        raise ConfigError(f"{path}: which sites may be visited can be said of browsers, not of {kind!r}")
     tasks = tuple(_task(entry, number) for number, entry in enumerate(entries, start=1))
     if request.tasks != "all":
         names = request.choose([task.name for task in tasks])
@@ -42,7 +45,7 @@ def web(request: SuiteRequest) -> Suite:
     return Suite(
         name="web",
         tasks=tasks,
-        open=lambda sessions: environments.get(kind)(PoolRequest(sessions, view)),
+        open=lambda sessions: environments.get(kind)(PoolRequest(sessions, view, network)),
         limits=Limits(answer_when_over=True),
         view=view,
         scored=False,
@@ -57,9 +60,11 @@ def _task(entry: dict[str, Any], number: int) -> Task:
 
 def _entries(path: Path) -> list[dict[str, Any]]:
     try:
-        lines = path.read_text().splitlines()
+        lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
         raise ConfigError(f"cannot read the tasks in {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is not a text file; tasks are JSON lines with url and goal") from None
     entries = []
     for number, line in enumerate(lines, start=1):
         if not line.strip():

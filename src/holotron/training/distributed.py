@@ -18,6 +18,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from holotron.errors import ConfigError
+from holotron.model.loading import usable_device
 from holotron.training.learner import Learner
 
 _CPU = torch.device("cpu")
@@ -64,23 +65,17 @@ def alone(device: str | None = None) -> Ranks:
     """One rank, for training that cannot be spread. `device`: cuda or cpu; by default the GPU if there is one."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ConfigError("this kind of training runs in one process; start it without torchrun")
-    return Ranks(device=torch.device(_device(device)))
-
-
-def _device(wanted: str | None) -> str:
-    found = torch.cuda.is_available()
-    if wanted is not None and wanted.startswith("cuda") and not found:
-        raise ConfigError(f"there is no GPU that torch can use for {wanted}; train on the CPU with --device cpu")
-    return wanted or ("cuda" if found else "cpu")
+    return Ranks(device=usable_device(device))
 
 
 @contextmanager
 def ranks(device: str | None = None) -> Iterator[Ranks]:
     """The ranks that `torchrun` started, or one alone. `device`: cuda or cpu; by default the GPU if there is one."""
-    kind = _device(device)
+    here = usable_device(device)
     if "WORLD_SIZE" not in os.environ:
-        yield Ranks(device=torch.device(kind))
+        yield Ranks(device=here)
         return
+    kind = here.type
     local = int(os.environ.get("LOCAL_RANK", "0"))
     where = torch.device(kind, local) if kind == "cuda" else torch.device(kind)
     if kind == "cuda":

@@ -1,6 +1,6 @@
 """What a training run can be asked for. Recipes are TOML files; unknown keys fail, and so do values of the wrong type.
 
-    recipe = read_recipe(Path("recipes/holotron-mini/0-reading.toml"), ["optimiser.lr=5e-4", "data.0.weight=2"])
+    recipe = read_recipe("holotron-mini/0-reading", ["optimiser.lr=5e-4", "data.0.weight=2"])
 
 Everything a run does follows from its recipe and the files it names: two runs of one recipe give the same numbers.
 """
@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, V
 from holotron.errors import ConfigError
 from holotron.model.processor import Deltas
 from holotron.training.recipe_errors import complaints
+from holotron.training.recipes import find_recipe, kind_of, recipe_text
 from holotron.view import View
 
 NonNegative = Annotated[float, Field(ge=0)]
@@ -311,21 +312,25 @@ class Recipe(CommonRecipe):
 
 
 K = TypeVar("K", bound=Part)
+NEXT = "\n  "
 
 
 @overload
-def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe: ...
+def read_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe: ...
 @overload
-def read_recipe(path: Path, overrides: Sequence[str], kind: type[K]) -> K: ...
-def read_recipe(path: Path, overrides: Sequence[str] = (), kind: type[Any] = Recipe) -> Any:
-    """A recipe file with `dotted.key=value` overrides; `dotted.key=` takes the key out. Relative paths in it count from
-    the working directory."""
+def read_recipe(path: str | Path, overrides: Sequence[str], kind: type[K]) -> K: ...
+def read_recipe(path: str | Path, overrides: Sequence[str] = (), kind: type[Any] = Recipe) -> Any:
+    """A recipe file, or one of the package by name, with `dotted.key=value` overrides; `dotted.key=` takes the key out.
+    Relative paths in it count from the working directory."""
+    path = find_recipe(path)
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"cannot read the recipe {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        data = tomllib.loads(recipe_text(path))
+    except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} is not TOML: {error}") from error
+    if kind_of(data) == "rl" and kind is Recipe and "data" not in data:
+        raise ConfigError(f"{path} is a recipe of reinforcement learning; it is for `holotron train rl`")
+    if kind_of(data) == "sft" and kind is not Recipe and "data" in data:
+        raise ConfigError(f"{path} is a recipe of supervised fine-tuning; it is for `holotron train sft`")
     for override in overrides:
         _override(data, override)
     return make_recipe(data, str(path), kind)
@@ -339,7 +344,8 @@ def make_recipe(data: dict[str, Any], origin: str = "the recipe", kind: type[Any
     try:
         return kind.model_validate(data)
     except ValidationError as error:
-        raise ConfigError(f"{origin} is wrong:\n  " + "\n  ".join(complaints(kind, error))) from None
+        found = complaints(kind, error)
+        raise ConfigError(f"{origin} is wrong:{' ' if len(found) == 1 else NEXT}" + NEXT.join(found)) from None
 
 
 def _override(data: dict[str, Any], text: str) -> None:

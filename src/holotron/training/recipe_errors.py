@@ -22,7 +22,8 @@ def complaints(recipe: type[BaseModel], error: ValidationError) -> list[str]:
 
 def _complaint(recipe: type[BaseModel], problem: ErrorDetails) -> str:
     if problem["type"] != "extra_forbidden":
-        return f"{'.'.join(_walk(recipe, problem['loc'])[0]) or '(top)'}: {problem['msg']}"
+        said = "is missing" if problem["type"] == "missing" else problem["msg"]
+        return f"{'.'.join(_walk(recipe, problem['loc'])[0]) or '(top)'}: {said}"
     *table, key = problem["loc"]
     steps, tables = _walk(recipe, tuple(table))
     known = sorted({name for part in tables for name in part.model_fields})

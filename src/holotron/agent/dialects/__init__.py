@@ -9,7 +9,7 @@ from holotron.agent.coordinates import Frame
 from holotron.agent.dialects.base import Dialect, Output
 from holotron.agent.images import Resize
 from holotron.errors import ConfigError
-from holotron.registry import Registry
+from holotron.registry import Registry, did_you_mean
 
 dialects: Registry[type[Dialect]] = Registry(
     "dialect",
@@ -29,7 +29,7 @@ def make_dialect(
     try:
         chosen = Frame(frame) if frame else None
     except ValueError:
-        raise ConfigError(f"unknown coordinate frame {frame!r}; there are: {', '.join(Frame)}") from None
+        raise ConfigError(f"there is no coordinate frame {frame!r}: {did_you_mean(str(frame), Frame)}") from None
     return dialects.get(name)(frame=chosen, actions=actions, resize=resize)
 
 

@@ -281,8 +281,13 @@ class _SessionChat:
 
 
 def _client(base_url: str, seconds: float, retries: int) -> AsyncOpenAI:
-    if urlsplit(base_url).scheme not in ("http", "https"):
-        raise ConfigError(f"{base_url!r} is not the address of a server; it starts with http:// or https://")
+    try:
+        parts = urlsplit(base_url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets that do not close, a port of 99999
+        usable = False
+    if not usable:
+        raise ConfigError(f"{base_url!r} is not the address of a server; write one such as http://localhost:8000/v1")
     try:
         from openai import AsyncOpenAI
     except ImportError:
@@ -340,7 +345,8 @@ async def served_models(base_url: str) -> dict[str, Any]:
     try:
         return {model.id: getattr(model, "agent", None) async for model in client.models.list()}
     except openai.OpenAIError as error:
-        raise PolicyError(f"cannot list the models of {without_credentials(base_url)}: {error}") from None
+        hint = " Is a server running there?" if isinstance(error, openai.APIConnectionError) else ""
+        raise PolicyError(f"cannot list the models of {without_credentials(base_url)}: {error}{hint}") from None
     finally:
         await client.close()
 

@@ -15,6 +15,7 @@ own way says so:
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -102,8 +103,14 @@ async def ask_profile(request: PolicyRequest) -> PolicyRequest:
 
 async def make_policy(request: PolicyRequest) -> Policy:
     asked = await ask_profile(request)
-    made = policies.get(route(asked.spec)[0])(asked)
-    return await made if inspect.isawaitable(made) else made
+    name, _ = route(asked.spec)
+    make = policies.get(name)
+    with policies.theirs(name):
+        made = make(asked)
+        policy = await made if inspect.isawaitable(made) else made
+    if not (hasattr(policy, "start") and hasattr(policy, "describe")):
+        raise ConfigError(f"{name} gave a {type(policy).__name__}, not a policy; see holotron.Policy")
+    return policy
 
 
 def local_profile(source: str) -> Profile:
@@ -147,6 +154,8 @@ def first_said(*values: float | None) -> float:
 
 def route(spec: str) -> tuple[str, str]:
     """Who makes it, and from what."""
+    if not spec:
+        raise ConfigError("name a policy: a model, the address of a server, random, scripted, or module:function")
     if spec in policies:
         return spec, ""
     if spec.startswith(("http://", "https://")):
@@ -156,6 +165,11 @@ def route(spec: str) -> tuple[str, str]:
         return name, argument
     if colon and name != "preset" and not Path(spec).exists():
         return spec, ""  # module:function
+    if close := difflib.get_close_matches(spec, policies.names(), n=1, cutoff=0.7):
+        from holotron.model.presets import PRESETS
+
+        if spec not in PRESETS and not Path(spec).exists():
+            raise ConfigError(f"there is no policy and no model {spec!r}: did you mean {close[0]}?")
     return "engine", spec
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import datetime
-import difflib
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from holotron.errors import ConfigError
+from holotron.registry import did_you_mean
 from holotron.sites.checks import Added, Answered, Changed, Removed, Wanted
 from holotron.sites.state import Row
 
@@ -90,8 +90,7 @@ def task(name: str) -> Callable[[Callable[[Project], Assignment]], Callable[[Pro
 def find_task(name: str) -> TracTask:
     known = [item.name for item in TASKS]
     if name not in known:
-        close = difflib.get_close_matches(name, known, n=3) or known[:5]
-        raise ConfigError(f"there is no trac task {name!r}; there are such as: {', '.join(close)}")
+        raise ConfigError(f"there is no trac task {name!r}: {did_you_mean(name, known, shown=5)}")
     return TASKS[known.index(name)]
 
 
