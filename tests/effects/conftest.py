@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -58,6 +59,9 @@ def pool(run: Run) -> Iterator[WebPool]:
 OPTIONS = SessionOptions(network=NetworkPolicy(private=True), display=Display(400, 300), rules=Rules())
 
 
+_NONE: Mapping[str, str] = MappingProxyType({})
+
+
 class Agent:
     """Somebody who acts, and what was asked meanwhile."""
 
@@ -71,7 +75,7 @@ class Agent:
         self.questions.append(question)
         return self.answer(question)
 
-    async def open(self, html: str, pages: dict[str, str] = {}, other: dict[str, str] = {}) -> None:
+    async def open(self, html: str, pages: Mapping[str, str] = _NONE, other: Mapping[str, str] = _NONE) -> None:
         """The page, ready: sockets are open, workers have started."""
         self.here.forget()
         self.there.forget()
@@ -96,12 +100,12 @@ class Agent:
 
 
 @pytest.fixture
-def agent(run: Run, pool: WebPool, here: World, there: World) -> Iterator[Agent]:
+def agent(run: Run, pool: WebPool, here: World, there: World) -> Agent:
     """In a context that goes on from test to test, which is quick."""
     environment = _kept(pool, run)
     made = Agent(environment, here, there)
     environment.ask_first(made.ask)
-    yield made
+    return made
 
 
 _ENVIRONMENTS: dict[int, WebEnvironment] = {}
@@ -129,5 +133,3 @@ def other_agent(run: Run, pool: WebPool, here: World, there: World) -> Iterator[
     yield make
     for environment in made:
         run(environment.close())
-
-

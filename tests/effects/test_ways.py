@@ -1,4 +1,4 @@
-"""Nothing that changes the world happens unasked: every way is tried with a no, and with a yes to see that it is one."""
+"""Nothing that changes the world happens unasked: every way is tried with a no, and with a yes to see it work."""
 
 from __future__ import annotations
 

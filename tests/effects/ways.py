@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """Ways to change the world with one or two actions, none of which may happen unasked.
 
 Each way is a page, what the agent does on it, and further pages. Buttons lie at (100, 30), fields at (100, 90).
@@ -7,7 +8,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from holotron.types import Action, Click, DoubleClick, Drag, Goto, Hover, NewTab, PressKeys, RightClick, Scroll, Wait, Write
+from holotron.types import (
+    Action,
+    Click,
+    DoubleClick,
+    Drag,
+    Goto,
+    Hover,
+    NewTab,
+    PressKeys,
+    RightClick,
+    Scroll,
+    Wait,
+    Write,
+)
 
 AT = 'style="position:fixed;left:0;top:0;width:200px;height:60px"'
 IN = 'style="position:fixed;left:0;top:70px;width:200px;height:40px"'
@@ -35,8 +49,8 @@ def form(inside: str, attributes: str = "method=post action=/order") -> str:
 
 SUBMIT = f"<button {AT}>Go</button>"
 FIELD = f"<input name=note {IN}>"
-AUTO = '<form method=post action=/order><input name=a value=1></form><script>document.forms[0].submit()</script>'
-FOCUSED = f"<button {AT} autofocus onclick=\"{POST}\">Go</button>"
+AUTO = "<form method=post action=/order><input name=a value=1></form><script>document.forms[0].submit()</script>"
+FOCUSED = f'<button {AT} autofocus onclick="{POST}">Go</button>'
 TYPED = "oninput=\"fetch('/effect/typed')\""
 CARD = "4111 1111 1111 1111"
 MAIL = "ann@example.org"
@@ -48,7 +62,7 @@ GESTURES = [
     Way("the enter key", form(FIELD), (Click(100, 90), PressKeys(("Enter",)))),
     Way("the enter key with a space", form(FIELD), (Click(100, 90), PressKeys((" Enter",)))),
     Way("return", form(FIELD), (Click(100, 90), PressKeys(("Return",)))),
-    Way("shift and enter", form(FIELD), (Click(100, 90), PressKeys(("Shift+Enter",)))),
+    Way("shift and enter", form(FIELD), (Click(100, 90), PressKeys(("Shift+Enter",)), Wait(0.5))),
     Way("the other enter key", form(FIELD), (Click(100, 90), PressKeys(("NumpadEnter",)))),
     Way("the space bar", FOCUSED, (PressKeys(("Space",)),)),
     Way("a space as text", FOCUSED, (Write(" "),)),
@@ -57,11 +71,10 @@ GESTURES = [
     Way("a tiny drag", form(SUBMIT), (Drag(100, 30, 101, 31),)),
     Way("a double click", f'<div {AT} ondblclick="{POST}">x</div>', (DoubleClick(100, 30),)),
     Way("a right click", f'<div {AT} oncontextmenu="{POST}">x</div>', (RightClick(100, 30),)),
-    Way("hovering", f'<div {AT} onmouseenter="{POST}">x</div>', (Hover(100, 30),)),
+    Way("hovering", f'<div {IN} onmouseenter="{POST}">x</div>', (Hover(100, 90),)),
     Way("scrolling", f'<div style="height:3000px"></div><script>onscroll=()=>{{onscroll=null;{POST}}}</script>', (Scroll("down"),)),
     Way("a key going up", f"<script>onkeyup=()=>{POST}</script>", (PressKeys(("x",)),)),
     Way("a shortcut", f"<script>onkeydown=(e)=>e.ctrlKey&&e.key=='s'&&{POST}</script>", (PressKeys(("Control", "s")),)),
-    Way("an access key", f'<button {AT} accesskey=g onclick="{POST}">Go</button>', (PressKeys(("Alt", "g")),)),
     Way("leaving a field", f'<input {IN} onblur="{POST}">', (Click(100, 90), Click(300, 200))),
     Way("ticking a box", f'<input type=checkbox {AT} onchange="{POST}">'),
     Way("choosing from a list", f'<select {AT} onchange="{POST}"><option>a<option>b</select>', (Write("b", 100, 30),)),
@@ -75,15 +88,13 @@ GESTURES = [
         (Click(100, 90), PressKeys(("Enter",)))),
     Way("pasting", f'<input {IN} value=abcdef><textarea {AT} onpaste="{POST}"></textarea>',
         (Click(100, 90), PressKeys(("Control", "a")), PressKeys(("Control", "c")), Click(100, 30), PressKeys(("Control", "v")))),
-    Way("going to another tab", "<script>document.onvisibilitychange=()=>document.hidden&&navigator.sendBeacon('/order','x')"
-        "</script>", (NewTab("HERE/quiet"),)),
 ]  # fmt: skip
 
 LABELS = [
     Way("in German", button(POST, "Absenden")),
     Way("in Chinese", f'<div {AT} onclick="{POST}">提交订单</div>'),
     Way("in Arabic", button(POST, "إرسال")),
-    Way("a button without a name", button(POST, '<svg width=20 height=20><circle r=9></svg>')),
+    Way("a button without a name", button(POST, "<svg width=20 height=20><circle r=9></svg>")),
     Way("a harmless name", button(POST, "Show details")),
     Way("a link that is a script", f'<a href="javascript:void {POST}" {AT}>more</a>'),
     Way("a search that buys", form(f"<input type=search name=q {IN}>"), (Write("x", 100, 90, press_enter=True),)),
@@ -91,15 +102,30 @@ LABELS = [
 
 TIMING = [
     Way("a second and a half later", button(f"setTimeout(()=>{POST},1500)"), (Click(100, 30), Wait(2))),
-    Way("a form, later", button("setTimeout(()=>document.forms[0].submit(),900)") + form(""), (Click(100, 30), Wait(1.5))),
+    Way(
+        "a form, later",
+        button("setTimeout(()=>document.forms[0].submit(),900)") + form(""),
+        (Click(100, 30), Wait(1.5)),
+    ),
     Way("after promises", button(f"Promise.resolve().then(()=>new Promise(d=>setTimeout(d))).then(()=>{POST})")),
     Way("when idle", button(f"requestIdleCallback(()=>{POST})"), (Click(100, 30), Wait(0.5))),
     Way("after reading first", button(f"fetch('/quiet').then(()=>{POST})")),
-    Way("at the next action", button(f"onmousemove=()=>{{onmousemove=null;{POST}}}"), (Click(100, 30), Hover(300, 200))),
-    Way("while leaving", f"<a href=/quiet {AT}>next</a><script>onpagehide=()=>navigator.sendBeacon('/order','x')</script>"),
-    Way("while leaving, by fetch", f"<a href=/quiet {AT}>next</a><script>onpagehide=()=>fetch('/order',{{method:'POST',"
-        "keepalive:true})</script>"),
-    Way("after a reload", button("sessionStorage.x=1;location.reload()") + f"<script>sessionStorage.x&&{POST}</script>"),
+    Way(
+        "at the next action",
+        button(f"window.onmousemove=()=>{{window.onmousemove=null;{POST}}}"),
+        (Click(100, 30), Hover(300, 200)),
+    ),
+    Way(
+        "while leaving",
+        f"<a href=/quiet {AT}>next</a><script>onpagehide=()=>navigator.sendBeacon('/order','x')</script>",
+    ),
+    Way(
+        "while leaving, by fetch",
+        f"<a href=/quiet {AT}>next</a><script>onpagehide=()=>fetch('/order',{{method:'POST',keepalive:true}})</script>",
+    ),
+    Way(
+        "after a reload", button("sessionStorage.x=1;location.reload()") + f"<script>sessionStorage.x&&{POST}</script>"
+    ),
 ]
 
 CHANNELS = [
@@ -131,11 +157,11 @@ CHANNELS = [
     Way("another tab that listens", button("new BroadcastChannel('c').postMessage(1)")
         + "<script>if(!opener)open('/listens')</script>", (Click(100, 30),),
         pages={"/listens": "<script>new BroadcastChannel('c').onmessage=()=>fetch('/order',{method:'POST'})</script>"
-               f"<button {AT} onclick=\"new BroadcastChannel('c').postMessage(1)\">x</button>" + f"<script>self.x=0</script>"}),
+               f"<button {AT} onclick=\"new BroadcastChannel('c').postMessage(1)\">x</button>" + "<script>self.x=0</script>"}),
 ]  # fmt: skip
 
 FORMS = [
-    Way("into a new tab", form(SUBMIT, "method=post action=/order target=_blank")),
+    Way("into a new tab", form(SUBMIT, "method=post action=/order target=_blank"), (Click(100, 30), Wait(0.5))),
     Way("into a frame", form(SUBMIT, "method=post action=/order target=f") + "<iframe name=f></iframe>"),
     Way("a button that knows better", form(f"<button {AT} formmethod=post formaction=/order>Go</button>", "action=/quiet")),
     Way("a button elsewhere", form("", "method=post action=/order id=f") + f"<button form=f {AT}>Go</button>"),

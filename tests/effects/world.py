@@ -9,7 +9,6 @@ import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 from urllib.parse import urlsplit
 
 
@@ -68,7 +67,11 @@ class World:
                 key = self.headers["Sec-WebSocket-Key"] + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
                 self.send_response(101)
                 accept = base64.b64encode(hashlib.sha1(key.encode()).digest()).decode()
-                for name, value in (("Upgrade", "websocket"), ("Connection", "Upgrade"), ("Sec-WebSocket-Accept", accept)):
+                for name, value in (
+                    ("Upgrade", "websocket"),
+                    ("Connection", "Upgrade"),
+                    ("Sec-WebSocket-Accept", accept),
+                ):
                     self.send_header(name, value)
                 self.end_headers()
                 self.close_connection = True
@@ -113,6 +116,5 @@ def worlds() -> Iterator[tuple[World, World]]:
 
 
 def fill(text: str, here: World, there: World) -> str:
-    return text.replace("HERE", here.url("")).replace("THERE", there.url("")).replace("SOCKET", f"ws://{here.host}/socket")
-
-
+    text = text.replace("THERE", there.url("")).replace("HERE", here.url(""))
+    return text.replace("SOCKET", f"ws://{here.host}/socket")

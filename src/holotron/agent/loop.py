@@ -94,7 +94,11 @@ class Episode:
         session: PolicySession | None = None
         try:
             task = self._recording.task
-            if self._approval is not None and self._approval.level != "never" and isinstance(self._environment, AsksFirst):
+            if (
+                self._approval is not None
+                and self._approval.level != "never"
+                and isinstance(self._environment, AsksFirst)
+            ):
                 self._environment.ask_first(self._decide)
             observation = await self._env(self._environment.reset(task))
             self._recording.task = task = self._environment.task
@@ -151,7 +155,7 @@ class Episode:
                 if over:
                     raise _End(Outcome.EXHAUSTED, over)
                 if invalid >= self._limits.invalid_replies:
-                    raise _End(Outcome.FAILURE, f"{invalid} unusable or refused replies in a row; the last: {feedback}")
+                    raise _End(Outcome.FAILURE, f"{invalid} unusable replies in a row; the last: {feedback}")
                 continue
             invalid = 0
             assert reply.action is not None

@@ -48,8 +48,8 @@ def run(
     confirm: Annotated[
         Confirm,
         typer.Option(
-            help="Ask you before every action, before anything leaves the browser that changes the world (forms, orders, "
-            "messages, passwords), or never."
+            help="Ask you before every action, before anything leaves the browser that changes the world (forms, "
+            "orders, messages, passwords), or never."
         ),
     ] = Confirm.critical,
     rules: Annotated[
@@ -223,4 +223,3 @@ def _show(console: Console, event: Event) -> None:
             console.print(Text(f"     REFUSED: {event.question}", style="red bold"))
         case Acted() if event.result.observation.note:
             console.print(Text(f"     {' '.join(event.result.observation.note.split())}", style="dim"))
-

@@ -11,7 +11,9 @@ from holotron.envs.effects.gate import Gate
 from holotron.quoting import quoted
 
 
-async def answer_dialog(dialog: Dialog, note: Callable[[str], None], hide: Callable[[str], str], gate: Gate | None) -> None:
+async def answer_dialog(
+    dialog: Dialog, note: Callable[[str], None], hide: Callable[[str], str], gate: Gate | None
+) -> None:
     """Questions for a text are dismissed. The rest is accepted; where a person wants to be asked, "are you sure?" and
     leaving a page with unsaved changes are that person's to answer, once the agent has acted."""
     said = quoted(hide(dialog.message), 300)  # the page's words end where our quote ends
@@ -21,11 +23,12 @@ async def answer_dialog(dialog: Dialog, note: Callable[[str], None], hide: Calla
             note(f"A dialog asked {said}; it was dismissed.")
             return
         url = dialog.page.url if dialog.page else ""
-        if gate is not None and dialog.type in ("confirm", "beforeunload"):
-            if not await gate.allows_dialog(url, hide(dialog.message), leaving=dialog.type == "beforeunload"):
-                await dialog.dismiss()
-                note(f"A dialog asked {said}; the user did not agree to it, so it was dismissed.")
-                return
+        leaving = dialog.type == "beforeunload"
+        asked = gate if leaving or dialog.type == "confirm" else None
+        if asked is not None and not await asked.allows_dialog(url, hide(dialog.message), leaving=leaving):
+            await dialog.dismiss()
+            note(f"A dialog asked {said}; the user did not agree to it, so it was dismissed.")
+            return
         await dialog.accept()
         if dialog.type != "beforeunload":
             note(f"A dialog said {said}; it was accepted.")

@@ -1,9 +1,9 @@
 """Time limits that stand still while a person is asked.
 
-    async with patience.limit(15):          # as asyncio.timeout
-        ...
-    with patience.stopped():                # no limit runs out in here, whoever waits on it
-        await person.answers()
+async with patience.limit(15):          # as asyncio.timeout
+    ...
+with patience.stopped():                # no limit runs out in here, whoever waits on it
+    await person.answers()
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from playwright.async_api import BrowserContext, Dialog, Download, FileChooser, Page, Route
+from playwright.async_api import Dialog, Download, FileChooser, Page, Route
 from playwright.async_api import Error as PlaywrightError
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
@@ -40,6 +40,7 @@ MOST_RENEWALS = 40  # of one context, then a new one: what a browser piles up be
 NAVIGATION_TIMEOUT = 15.0  # seconds
 NEW_TAB_TIMEOUT = 5.0
 LOAD_CAP = 10.0  # seconds to wait for a new page to settle
+
 
 @dataclass(frozen=True, slots=True)
 class SessionOptions:
@@ -134,7 +135,7 @@ class Session:
         for task in self._tasks:
             task.cancel()
         if self.gate is not None:
-            self.gate.forget()
+            self.gate.close()  # what the pages of before still want to send
         async with bounded("renewing a session", OPEN_TIMEOUT):
             tab, context = self.tab, self._lease.context
             for page in context.pages:
@@ -148,6 +149,8 @@ class Session:
             await context.set_extra_http_headers(dict(options.headers))
             self._guard.policy = options.network
             await tab.resize(options.display)
+        if self.gate is not None:
+            self.gate.forget()
         self._clipboard.text, self._announced = "", 0
         self._downloads = Downloads(options.downloads, self.note, self.gate)
         self.take_notes()
@@ -393,4 +396,3 @@ class Session:
 
     def _on_download(self, download: Download) -> None:
         self._spawn(self._downloads.receive(download))
-

@@ -222,7 +222,9 @@ class WebEnvironment:
     def ask_first(self, ask: Approver) -> None:
         """Ask this before anything happens that changes the world; needs `SessionOptions.rules`."""
         if self._options.rules is None:
-            raise ConfigError("Nothing is held here that could be asked about: open the environments with rules=Rules().")
+            raise ConfigError(
+                "Nothing is held here that could be asked about: open the environments with rules=Rules()."
+            )
         self._ask = ask
 
     async def close(self) -> None:

@@ -84,5 +84,8 @@ def _inputs(node: Any) -> list[Any]:
 
 async def _has_focus(cdp: CDPSession, node: int) -> bool:
     resolved = await cdp.send("DOM.resolveNode", {"backendNodeId": node})
-    call = {"objectId": resolved["object"]["objectId"], "functionDeclaration": "function() { return this.matches(':focus') }"}
+    call = {
+        "objectId": resolved["object"]["objectId"],
+        "functionDeclaration": "function() { return this.matches(':focus') }",
+    }
     return bool((await cdp.send("Runtime.callFunctionOn", {**call, "returnByValue": True}))["result"].get("value"))

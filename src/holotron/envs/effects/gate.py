@@ -49,14 +49,14 @@ class Gate:
         self.forget()
         self._open = 0  # questions that wait for an answer
         self._one_at_a_time = asyncio.Lock()
-        self._at_work = asyncio.Event()
         self._changed = asyncio.Event()
-        self._closed = False
         self._cdp: CDPSession | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     def forget(self) -> None:
         """Begin anew, as if nothing had been typed, sent or answered yet."""
+        self._closed = False
+        self._at_work = asyncio.Event()
         self.control = ""  # what the page calls what the agent presses
         self.typed = Typed()
         self.background = Background()

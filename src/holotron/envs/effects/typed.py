@@ -1,13 +1,14 @@
 """What the agent has typed, to recognise it in what leaves: an address that carries it to another site.
 
-    typed.add("ann@example.com", "https://shop.example/join")
-    typed.carried_by("https://tracker.example/?d=YW5uQGV4YW1wbGUuY29t")      'ann@example.com'
+typed.add("ann@example.com", "https://shop.example/join")
+typed.carried_by("https://tracker.example/?d=YW5uQGV4YW1wbGUuY29t")      'ann@example.com'
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import re
 from urllib.parse import unquote_plus
 
@@ -53,14 +54,10 @@ def _plain(text: str) -> str:
 def _decoded(token: str) -> list[str]:
     found = []
     bare = token.rstrip("=").replace("-", "+").replace("_", "/")
-    try:
+    with contextlib.suppress(binascii.Error, ValueError):
         found.append(base64.b64decode(bare + "=" * (-len(bare) % 4), validate=True).decode())
-    except (binascii.Error, ValueError):
-        pass
-    try:
+    with contextlib.suppress(ValueError):
         found.append(bytes.fromhex(token).decode())
-    except ValueError:
-        pass
     return found
 
 

@@ -1,7 +1,7 @@
 """What ties a session's pages to its gate: the script that runs in them, keys before they are typed, dialogs.
 
-    await open_gate(gate, browser, context)         # before the first page
-    adopt(gate, tab)                                # each page
+await open_gate(gate, browser, context)         # before the first page
+adopt(gate, tab)                                # each page
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ def adopt(gate: Gate, tab: Tab) -> None:
             gate.typed.add(whole, focus.url)
 
     tab.before_keys = before_keys
-    tab.page.on("framenavigated", lambda frame: gate.background.page_changed() if frame is tab.page.main_frame else None)
+    tab.page.on(
+        "framenavigated", lambda frame: gate.background.page_changed() if frame is tab.page.main_frame else None
+    )
 
 
 async def name_of_control(tab: Tab, point: tuple[float, float] | None) -> str:

@@ -40,9 +40,46 @@ _PERHAPS = """
     заказать 送信 发送 提交 下单 보내기 주문
 """
 SEARCHES = frozenset(
-    """q query s search k keyword keywords term terms text find filter lookup suggest autocomplete typeahead phrase
-    suche suchen recherche rechercher buscar busca cerca ricerca zoeken szukaj sök søk ara поиск 検索 搜索 검색 بحث
-    _search _msearch queries""".split()
+    [
+        "q",
+        "query",
+        "s",
+        "search",
+        "k",
+        "keyword",
+        "keywords",
+        "term",
+        "terms",
+        "text",
+        "find",
+        "filter",
+        "lookup",
+        "suggest",
+        "autocomplete",
+        "typeahead",
+        "phrase",
+        "suche",
+        "suchen",
+        "recherche",
+        "rechercher",
+        "buscar",
+        "busca",
+        "cerca",
+        "ricerca",
+        "zoeken",
+        "szukaj",
+        "sök",
+        "søk",
+        "ara",
+        "поиск",
+        "検索",
+        "搜索",
+        "검색",
+        "بحث",
+        "_search",
+        "_msearch",
+        "queries",
+    ]
 )
 _VERBS = frozenset({"action", "do", "op", "cmd", "command", "method", "task", "act", "operation", "_method", "event"})
 
@@ -80,14 +117,15 @@ def deed_in_name(name: str) -> str:
     if not 0 < len(said) <= LONGEST_NAME and not (len(name) <= 12 and not name.isascii()):
         return ""
     return next((word for word in (*said, "-".join(said)) if word in DEEDS), "") or next(
-        (deed for deed in DEEDS if not deed.isascii() and len(deed) > 1 and len(said) <= 1 and deed in name.casefold()), ""
+        (deed for deed in DEEDS if not deed.isascii() and len(deed) > 1 and len(said) <= 1 and deed in name.casefold()),
+        "",
     )  # languages that write without spaces
 
 
 def looks_like_search(path: str, names: list[str]) -> bool:
     """Whether a form's address or all of its filled fields say that it is a search."""
     last = words(path.rstrip("/").rpartition("/")[2]) or [""]
-    return any(word in SEARCHES for word in last) or bool(names) and all(_search_name(name) for name in names)
+    return any(word in SEARCHES for word in last) or (bool(names) and all(_search_name(name) for name in names))
 
 
 def _search_name(name: str) -> bool:
