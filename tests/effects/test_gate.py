@@ -104,6 +104,7 @@ def test_what_the_page_does_by_itself_is_not_asked_about(run: Run, agent: Agent)
         assert agent.questions == []
         assert agent.here.changes.count("POST /beat") > 3
         assert not any(result.info.get("refused") for result in results)
+        await agent.do(Goto(agent.here.url("/quiet")))  # or it would go on into the next test
 
     run(main())
 

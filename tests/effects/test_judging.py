@@ -101,7 +101,8 @@ def test_addresses_that_say_what_they_do(path, link, script):
 @pytest.mark.parametrize(
     ("name", "deed"),
     [
-        ("Delete", True), ("Remove item", True), ("Löschen", True), ("Supprimer", True), ("删除", True), ("削除する", True),
+        ("Delete", True), ("Remove item", True), ("Löschen", True), ("Supprimer", True), ("删除", True),
+        ("削除する", True),
         ("Удалить", True), ("Details", False), ("How to delete an account in five steps", False), ("", False),
         ("Next page", False), ("My orders", False),
     ],

@@ -174,9 +174,9 @@ FORMS = [
         "document.forms[0].submit()")),
     Way("on the page behind a link", f"<a href=/auto {AT}>next</a>", pages={"/auto": AUTO}),
     Way("by a script on the page behind a link", f"<a href=/auto {AT}>next</a>", pages={"/auto": f"<script>{POST}</script>"}),
-    Way("in a popup", button("open('/auto')"), (Click(100, 30), Wait(0.3)), pages={"/auto": AUTO}),
-    Way("in a popup, by a script", button("open('/auto')"), (Click(100, 30), Wait(0.3)), pages={"/auto": f"<script>{POST}</script>"}),
-    Way("in a popup without an address", button("w=open();w.document.write('<form method=post action=HERE/order></form>');"
+    Way("in a popup", button("window.open('/auto')"), (Click(100, 30), Wait(0.3)), pages={"/auto": AUTO}),
+    Way("in a popup, by a script", button("window.open('/auto')"), (Click(100, 30), Wait(0.3)), pages={"/auto": f"<script>{POST}</script>"}),
+    Way("in a popup without an address", button("w=window.open();w.document.write('<form method=post action=HERE/order></form>');"
         "w.document.forms[0].submit()"), (Click(100, 30), Wait(0.3))),
 ]  # fmt: skip
 

@@ -35,7 +35,7 @@ class World:
                     return self._answer(200, b"zip", **{"Content-Disposition": 'attachment; filename="a.zip"'})
                 page = world.pages.get(parts.path, "<title>nothing</title>")
                 kind = "text/javascript" if parts.path.endswith(".js") else "text/html; charset=utf-8"
-                self._answer(200, page.encode(), **{"Content-Type": kind})
+                return self._answer(200, page.encode(), **{"Content-Type": kind})
 
             def do_OPTIONS(self) -> None:
                 self._answer(204, b"")
@@ -46,7 +46,7 @@ class World:
                 to = dict(pair.split("=", 1) for pair in urlsplit(self.path).query.split("&") if "=" in pair).get("to")
                 if to:
                     return self._answer(307, b"", Location=base64.b64decode(to).decode())
-                self._answer(200, b"<title>changed</title>" + body)
+                return self._answer(200, b"<title>changed</title>" + body)
 
             do_POST = do_PUT = do_DELETE = do_PATCH = _change
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from playwright.async_api import Dialog, Download, FileChooser, Page, Route
+from playwright.async_api import Dialog, Download, FileChooser, Page
 from playwright.async_api import Error as PlaywrightError
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
-from holotron.envs.attached import leave, opened_by
+from holotron.envs.attached import OtherTabs, leave, opened_by, screen
 from holotron.envs.dialogs import answer_dialog
 from holotron.envs.downloads import Downloads
 from holotron.envs.effects.gate import Gate
@@ -107,10 +107,12 @@ class Session:
         try:
             async with bounded("opening a session", OPEN_TIMEOUT):
                 if not lease.owned:
-                    await lease.context.route("**/*", session._screen)
+                    await screen(lease.context, options.network, session.note)
                 await prepare(lease.context, session._clipboard, session.note)
                 if session.gate is not None:
                     session.gate.page = session._address
+                    if not lease.owned:
+                        session.gate.ours = OtherTabs(lease.context, session._pages).is_ours
                     await open_gate(session.gate, lease.browser, lease.context)
                 lease.context.on("page", session._on_page)
                 lease.context.on("dialog", session._on_dialog)
@@ -165,7 +167,7 @@ class Session:
             if self._options.profile is not None:
                 await quietly(save_state(self._lease.context, self._options.profile))
             if not self._lease.owned:  # somebody else's browser: leave it as it was found
-                await leave(self._lease.context, [entry.tab.page for entry in self._open])
+                await leave(self._lease.context, self._pages())
         await self._lease.close()
         if self.gate is not None:
             await quietly(self.gate.detach())
@@ -187,6 +189,9 @@ class Session:
     @property
     def active(self) -> int:
         return self._active
+
+    def _pages(self) -> list[Page]:
+        return [entry.tab.page for entry in self._open]
 
     def _address(self) -> str:
         return self._open[self._active].tab.page.url if self._open else ""
@@ -362,21 +367,9 @@ class Session:
         else:
             self._spawn(self._follow(page))
 
-    async def _screen(self, route: Route) -> None:
-        """In somebody else's browser our proxy cannot be put in the way, so requests are looked at one by one. Names
-        are not looked up: this is the weaker guard."""
-        try:
-            if route.request.url.startswith(("http:", "https:")):
-                check_url(route.request.url, self._options.network)
-        except Blocked as blocked:
-            self.note(f"Blocked: {blocked}.")
-            await quietly(route.abort())
-        else:
-            await quietly(route.continue_())
-
     async def _follow(self, page: Page) -> None:
         """A page has opened another one: it is in front now, as it would be for a person."""
-        if not self._lease.owned and not await opened_by(page, [entry.tab.page for entry in self._open]):
+        if not self._lease.owned and not await opened_by(page, self._pages()):
             return None
         self._announced = max(0, self._announced - 1)
         if len(self._open) >= MOST_TABS:

@@ -147,32 +147,12 @@ def _to_other_sites(carried: Mapping[str, str], url: str) -> bool:
 
 # Below these, every name belongs to somebody else. Not the whole public suffix list: in doubt, names are apart.
 _SHARED = frozenset({"co", "com", "org", "net", "ac", "gov", "edu", "ne", "or", "go", "gob", "nom", "blogspot"})
-_HOSTS = frozenset(
-    [
-        "github.io",
-        "gitlab.io",
-        "herokuapp.com",
-        "netlify.app",
-        "vercel.app",
-        "pages.dev",
-        "workers.dev",
-        "web.app",
-        "firebaseapp.com",
-        "appspot.com",
-        "azurewebsites.net",
-        "cloudfront.net",
-        "amazonaws.com",
-        "blogspot.com",
-        "wordpress.com",
-        "myshopify.com",
-        "fly.dev",
-        "onrender.com",
-        "surge.sh",
-        "glitch.me",
-        "translate.goog",
-        "googleapis.com",
-    ]
-)
+_HOSTING = """
+    github.io gitlab.io herokuapp.com netlify.app vercel.app pages.dev workers.dev web.app firebaseapp.com appspot.com
+    azurewebsites.net cloudfront.net amazonaws.com blogspot.com wordpress.com myshopify.com fly.dev onrender.com
+    surge.sh glitch.me translate.goog googleapis.com
+"""
+_HOSTS = frozenset(_HOSTING.split())
 
 
 def origin_of(url: str) -> str:

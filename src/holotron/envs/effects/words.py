@@ -39,48 +39,12 @@ _PERHAPS = """
     bestellen senden absenden speichern commander envoyer enviar invia inviare verzenden bestellen wyślij отправить
     заказать 送信 发送 提交 下单 보내기 주문
 """
-SEARCHES = frozenset(
-    [
-        "q",
-        "query",
-        "s",
-        "search",
-        "k",
-        "keyword",
-        "keywords",
-        "term",
-        "terms",
-        "text",
-        "find",
-        "filter",
-        "lookup",
-        "suggest",
-        "autocomplete",
-        "typeahead",
-        "phrase",
-        "suche",
-        "suchen",
-        "recherche",
-        "rechercher",
-        "buscar",
-        "busca",
-        "cerca",
-        "ricerca",
-        "zoeken",
-        "szukaj",
-        "sök",
-        "søk",
-        "ara",
-        "поиск",
-        "検索",
-        "搜索",
-        "검색",
-        "بحث",
-        "_search",
-        "_msearch",
-        "queries",
-    ]
-)
+_SEARCHES = """
+    q query s search k keyword keywords term terms text find filter lookup suggest autocomplete typeahead phrase
+    suche suchen recherche rechercher buscar busca cerca ricerca zoeken szukaj sök søk ara поиск 検索 搜索 검색 بحث
+    _search _msearch queries
+"""
+SEARCHES = frozenset(_SEARCHES.split())
 _VERBS = frozenset({"action", "do", "op", "cmd", "command", "method", "task", "act", "operation", "_method", "event"})
 
 DEEDS = frozenset(_DEEDS.casefold().split())
