@@ -155,6 +155,7 @@ def test_what_a_page_does_by_itself_is_its_own():
     assert page.owns(beat)  # nobody has acted
     page.touch()
     assert page.owns(Sent("POST", f"{SHOP}/beat", "XHR", body=b'{"time": 1700000009, "page": "home"}'))
+    assert not page.owns(Sent("POST", f"{SHOP}/beat", "XHR", body=b'{"time": 1700000009, "page": "home", "buy": 7}'))
     other = Sent("POST", f"{SHOP}/beat", "XHR", body=b'{"time": 1700000009, "page": "cart"}')
     assert not page.owns(other)
     assert not page.owns(Sent("DELETE", f"{SHOP}/beat", "XHR", body=beat.body))
@@ -163,6 +164,26 @@ def test_what_a_page_does_by_itself_is_its_own():
     assert not page.owns(Sent("POST", f"{SHOP}/order", "XHR"))
     page.touch()
     assert not page.owns(other)
+
+
+def test_short_numbers_make_a_difference():
+    page = Background()
+    assert page.owns(Sent("POST", f"{SHOP}/do", "XHR", body=b'{"event": 1}'))
+    page.touch(f"{SHOP}/")
+    assert page.owns(Sent("POST", f"{SHOP}/do", "XHR", body=b'{"event": 1}'))
+    assert not page.owns(Sent("POST", f"{SHOP}/do", "XHR", body=b'{"event": 2}'))
+
+
+def test_a_site_that_is_opened_for_the_first_time_is_trusted_while_it_loads():
+    news = "https://news.example"
+    page = Background()
+    page.touch(f"{SHOP}/")
+    page.page_changed()
+    assert page.owns(Sent("POST", f"{news}/statistics", "XHR"), f"{news}/")
+    assert not page.owns(Sent("POST", f"{SHOP}/order", "XHR"), f"{news}/")  # where the agent has been, it has not
+    assert not page.owns(Sent("POST", f"{SHOP}/order", "XHR"), f"{SHOP}/next")
+    page.touch(f"{news}/")
+    assert not page.owns(Sent("POST", f"{news}/order", "XHR"), f"{news}/")
 
 
 def test_no_page_text_can_imitate_the_question():

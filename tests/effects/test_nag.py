@@ -18,7 +18,7 @@ from tests.effects.conftest import Run
 
 pytestmark = pytest.mark.browser
 STEPS_PER_NAG = 20
-TASKS = 3  # of each app
+TASKS = 2  # of each app; benchmarks/approval.py plays more
 
 
 def critical(question: Question) -> bool:

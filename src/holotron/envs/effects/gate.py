@@ -71,7 +71,7 @@ class Gate:
         """The agent acts; from now on questions can be asked."""
         self._at_work.set()
         if touches:
-            self.background.touch()
+            self.background.touch(self.page())
 
     def end(self) -> tuple[list[tuple[Question, Decision]], list[str]]:
         """What was refused meanwhile, and what was dropped without a question."""
@@ -196,7 +196,7 @@ class Gate:
             effect = Effect(Kind.REQUEST, "a rule wants to know of it", certain=True)
         if effect is None:
             return True
-        if verdict is None and not effect.certain and self.background.owns(sent):
+        if verdict is None and not effect.certain and self.background.owns(sent, self.page()):
             return True
         if verdict is None and effect.certain and not self.background.acted:
             self.background.owns(sent)

@@ -25,6 +25,7 @@ MESSAGE = 80  # characters of typed text that are no search any more
 FORM_FIELDS = 3  # as many typed values in an address are a form
 _SECRET_FIELDS = frozenset({"password", "passwd", "pass", "pwd", "pin", "cvv", "cvc", "ssn", "otp"})
 _READS = frozenset({"Image", "Script", "Stylesheet", "Media", "Font", "Manifest", "TextTrack"})
+_FILE = re.compile(r"\.(png|jpe?g|gif|svg|webp|avif|ico|bmp)$", re.IGNORECASE)
 _OPERATION = re.compile(r"\b(mutation|subscription)\b")
 
 
@@ -118,11 +119,11 @@ def _reading(sent: Sent, typed: Typed, control: str) -> Effect | None:
     carried = typed.carried_by(sent.url)
     if _to_other_sites(carried, sent.url):
         return Effect(Kind.NAVIGATION, "takes typed text to another site", certain=True)
-    if sent.resource in _READS:
+    if sent.resource in _READS and (sent.resource != "Image" or _FILE.search(urlsplit(sent.url).path)):
         return None
     if navigates and carried and _is_form(sent.url, typed):
         return Effect(Kind.FORM, "sends a form in an address", certain=True)
-    if deed := deed_in_address(sent.url, by_script=not navigates):
+    if deed := deed_in_address(sent.url, by_script=not navigates and sent.resource != "Image"):
         return Effect(Kind.NAVIGATION, f'calls itself "{deed}"')
     if navigates and (deed := deed_in_name(control)):
         return Effect(Kind.NAVIGATION, f'opens what "{deed}" stands on')
