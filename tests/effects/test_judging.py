@@ -30,6 +30,12 @@ def test_every_method_but_reading_changes_something(method):
     assert judged(method, "/x", "Document").kind is Kind.FORM
 
 
+def test_a_header_can_be_a_method():
+    hidden = Sent("GET", f"{SHOP}/item", "XHR", headers={"X-HTTP-Method-Override": "DELETE"})
+    assert judge(hidden, Typed(), "")
+    assert judge(Sent("GET", f"{SHOP}/item", "XHR", headers={"X-HTTP-Method-Override": "GET"}), Typed(), "") is None
+
+
 @pytest.mark.parametrize(
     ("query", "reads"),
     [
@@ -68,6 +74,8 @@ def test_a_persisted_query_may_be_anything():
         ("https://other.example/?q=cmVkIGtldHRsZQ", ("red kettle",), True),
         ("https://other.example/?q=726564206b6574746c65", ("red kettle",), True),
         ("https://other.example/red%2520kettle", ("red kettle",), True),
+        ("https://other.example/?a=red%20ke&b=ttle", ("red kettle",), True),
+        ("https://other.example/?q=elttek%20der", ("red kettle",), True),
         ("https://other.example/?q=blue", ("red kettle",), False),
         ("https://www.shop.example/?q=red+kettle", ("red kettle",), False),
     ],

@@ -26,6 +26,7 @@ FORM_FIELDS = 3  # as many typed values in an address are a form
 _SECRET_FIELDS = frozenset({"password", "passwd", "pass", "pwd", "pin", "cvv", "cvc", "ssn", "otp"})
 _READS = frozenset({"Image", "Script", "Stylesheet", "Media", "Font", "Manifest", "TextTrack"})
 _FILE = re.compile(r"\.(png|jpe?g|gif|svg|webp|avif|ico|bmp)$", re.IGNORECASE)
+_OVERRIDES = ("x-http-method-override", "x-http-method", "x-method-override")
 _OPERATION = re.compile(r"\b(mutation|subscription)\b")
 
 
@@ -65,11 +66,16 @@ class Effect:
 
 def judge(sent: Sent, typed: Typed, control: str) -> Effect | None:
     """None: it changes nothing that anybody would want to be asked about."""
-    if sent.method.upper() not in SAFE:
+    if any(method.upper() not in SAFE for method in (sent.method, *_overriding(sent))):
         return _changing(sent, typed)
     if sent.method.upper() != "GET":
         return None
     return _reading(sent, typed, control)
+
+
+def _overriding(sent: Sent) -> list[str]:
+    """Some servers take the method from a header instead."""
+    return [value for name in _OVERRIDES if (value := sent.header(name).strip())]
 
 
 def _changing(sent: Sent, typed: Typed) -> Effect | None:

@@ -10,7 +10,7 @@ import base64
 import binascii
 import contextlib
 import re
-from urllib.parse import unquote_plus
+from urllib.parse import parse_qsl, unquote_plus
 
 SHORTEST = 4  # characters: "5" is in every address
 LOOKED_AT = 200_000  # characters of a body
@@ -41,6 +41,9 @@ class Typed:
         spellings = [text]
         for _ in range(3):
             spellings.append(unquote_plus(spellings[-1]))
+        query = text.partition("?")[2].partition("\n")[0]
+        spellings.append("".join(value for _, value in parse_qsl(query)))  # in pieces
+        spellings += [one[::-1] for one in dict.fromkeys(spellings)]
         for one in list(dict.fromkeys(spellings)):
             spellings += [decoded for token in _CODED.findall(one)[:50] for decoded in _decoded(token)]
         seen = "\n".join(_plain(one) for one in dict.fromkeys(spellings))
