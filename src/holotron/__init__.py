@@ -6,6 +6,7 @@
     Engine, EngineConfig      sessions at high concurrency over one model;  SamplingParams, Grammar
     load_model, Holotron      the bare network;  ModelConfig, preset, Processor, DecoderState, save_checkpoint
     Environment, Policy, Dialect, Suite, Task, View, Secret      what you write your own of
+    Question, Decision, Rules    what a person is asked and answers, and what needs no asking
     errors, types             what is raised; what is passed around
 
 What is listed here is stable: within a minor version (0.x) nothing of it is renamed or removed, and what will be is
@@ -48,12 +49,16 @@ _PUBLIC = {
     "Dialect": "holotron.agent.dialects",
     "Suite": "holotron.suites.base",
     "Secret": "holotron.envs.secrets",
+    "Question": "holotron.envs.effects.question",
+    "Decision": "holotron.envs.effects.question",
+    "Rules": "holotron.envs.effects.rules",
     "Task": "holotron.types",
     "View": "holotron.view",
 }
 _MODULES = ("errors", "types")
 
 __all__ = [
+    "Decision",
     "DecoderState",
     "Dialect",
     "Engine",
@@ -67,6 +72,8 @@ __all__ = [
     "PolicyRequest",
     "PolicySession",
     "Processor",
+    "Question",
+    "Rules",
     "RunResult",
     "SamplingParams",
     "Secret",
@@ -97,6 +104,8 @@ if TYPE_CHECKING:
     from holotron.api.running import RunResult, run, run_async
     from holotron.engine import Engine, EngineConfig, Grammar, SamplingParams
     from holotron.envs.base import Environment
+    from holotron.envs.effects.question import Decision, Question
+    from holotron.envs.effects.rules import Rules
     from holotron.envs.secrets import Secret
     from holotron.model.cache import DecoderState
     from holotron.model.config import ModelConfig

@@ -8,7 +8,7 @@ from dataclasses import replace
 from holotron.agent.approval import Approval
 from holotron.agent.events import Acted, Answered, Asked, Ended, Observed, Refused, Thought
 from holotron.agent.loop import Episode, Limits
-from holotron.envs.effects.question import ALLOW_ONCE, Kind, Question, refuse
+from holotron.envs.effects.question import ALLOW_ONCE, ALLOW_SITE, Kind, Question, refuse
 from holotron.types import Answer, Click, Observation, Outcome, StepResult, Task
 from tests.agent.test_loop import Replies
 from tests.agent.toy import ButtonEnvironment
@@ -112,3 +112,13 @@ def test_always_asks_about_everything_but_the_answer_and_never_about_nothing():
     assert Approval("always").question(Answer("42"), SEEN) is None
     assert Approval("critical").question(Click(5, 5), SEEN) is None
     assert Approval("never").question(Click(5, 5), SEEN) is None
+
+
+def test_always_can_be_lifted_for_a_site():
+    async def yes(question):
+        return ALLOW_SITE
+
+    approval = Approval("always", yes)
+    asyncio.run(approval.decide(approval.question(Click(5, 5), SEEN)))
+    assert approval.question(Click(6, 6), SEEN) is None
+    assert approval.question(Click(6, 6), replace(SEEN, url="https://other.example/")) is not None

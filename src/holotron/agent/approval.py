@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Literal, Protocol, runtime_checkable
 
 from holotron.agent.describe import describe
+from holotron.envs.effects.judging import origin_of
 from holotron.envs.effects.question import REFUSE, Approver, Decision, Kind, Question
 from holotron.quoting import one_line
 from holotron.types import Action, Answer, Observation
@@ -31,12 +32,18 @@ class Approval:
     def __init__(self, level: Level, approver: Approver | None = None) -> None:
         self.level = level
         self._approver = approver
+        self._trusted: set[str] = set()  # origins of pages on which actions need no more asking
 
     def question(self, action: Action, observation: Observation) -> Question | None:
         """What has to be asked before this action, whatever it brings about."""
-        if self.level != "always" or isinstance(action, Answer):
+        origin = origin_of(observation.url)
+        if self.level != "always" or isinstance(action, Answer) or origin in self._trusted:
             return None
-        return Question(Kind.ACTION, f"{describe(action)} on {one_line(observation.url, 200)}", page=observation.url)
+        summary = f"{describe(action)} on {one_line(observation.url, 200)}"
+        return Question(Kind.ACTION, summary, origin, page=observation.url)
 
     async def decide(self, question: Question) -> Decision:
-        return REFUSE if self._approver is None else await self._approver(question)
+        decision = REFUSE if self._approver is None else await self._approver(question)
+        if question.kind is Kind.ACTION and decision.allow and decision.scope == "site":
+            self._trusted.add(question.origin)
+        return decision

@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 BY_RULE = "a rule forbids it"
 SHOWN = 300  # characters of what is sent
+REMEMBERED = 500  # allowed requests, in case they are redirected
 
 
 class Gate:
@@ -96,7 +97,7 @@ class Gate:
 
     # ------------------------------------------------------------------------------------------------------- asking
 
-    async def allows(self, question: Question, url: str, *, certain: bool = True) -> bool:
+    async def allows(self, question: Question, url: str) -> bool:
         """Ask, unless a rule or an earlier answer for the whole site says it already."""
         if self._closed:
             return False
@@ -201,18 +202,20 @@ class Gate:
         if verdict is None and effect.certain and not self.background.acted:
             self.background.owns(sent)
             return True  # the page that the user chose has not been touched
-        before = event.get("redirectedRequestId", "")
-        if self._allowed.get(before) == f"{sent.method} {sent.origin}":
-            return self._passed(event, sent)
+        method, _, origin = self._allowed.get(event.get("redirectedRequestId", ""), "").partition(" ")
+        if verdict is None and origin == sent.origin and sent.method in (method, "GET"):
+            return self._passed(event, sent)  # where an allowed request leads on its own site
         if effect.silent and verdict is None:
             self._dropped.append(f"{sent.method} {sent.origin}")
             return False
-        if not await self.allows(self._question(sent, effect), sent.url, certain=effect.certain):
+        if not await self.allows(self._question(sent, effect), sent.url):
             return False
         return self._passed(event, sent)
 
     def _passed(self, event: Any, sent: Sent) -> bool:
         self._allowed[event["requestId"]] = f"{sent.method} {sent.origin}"
+        if len(self._allowed) > REMEMBERED:
+            del self._allowed[next(iter(self._allowed))]
         return True
 
     def _question(self, sent: Sent, effect: Effect) -> Question:
