@@ -84,6 +84,19 @@ def test_typed_text_in_an_address(path, typed, asked):
     assert (judged("GET", path, "Document", b"", "", *typed) is not None) is asked
 
 
+def test_a_search_that_goes_to_another_site_is_told_from_its_results():
+    told = Typed()
+    told.add("red kettle", f"{SHOP}/", search=True)
+
+    def asked(url: str) -> bool:
+        return judge(Sent("GET", url, "Document", f"{SHOP}/"), told, "") is not None
+
+    assert asked("https://other.example/collect?q=red+kettle")
+    assert not asked("https://other.example/red%20kettle?from=shop")
+    assert not asked("https://other.example/?title=a+red+kettle+for+you")
+    assert not asked(f"{SHOP}/results?q=red+kettle&note=red+kettle")
+
+
 @pytest.mark.parametrize(
     ("path", "link", "script"),
     [

@@ -7,10 +7,25 @@ import asyncio
 import pytest
 
 from holotron.envs.effects.question import ALLOW_ONCE, refuse
+from holotron.types import StepResult
 from tests.effects.conftest import Agent, Run
 from tests.effects.ways import WAYS, Way
 
 pytestmark = pytest.mark.browser
+
+
+async def again(agent: Agent, way: Way) -> list[StepResult]:
+    """On the page as it is now, which is quick; on a new one where that brings about nothing any more."""
+    results: list[StepResult] = []
+    for fresh in (False, True):
+        if fresh:
+            await agent.open(way.html, way.pages, way.other)
+        results = await agent.do(*way.actions)
+        for _ in range(100 if fresh else 10):
+            if agent.changes:
+                return results
+            await asyncio.sleep(0.02)
+    return results
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
@@ -24,13 +39,9 @@ def test_asked_first(run: Run, agent: Agent, way: Way) -> None:
         refused = [result.info for result in results if result.info.get("refused")]
         assert refused and "not today" in refused[0]["reasons"]
 
-        await agent.open(way.html, way.pages, way.other)
         agent.answer = lambda question: ALLOW_ONCE
-        results = await agent.do(*way.actions)
-        for _ in range(50):
-            if agent.changes:
-                break
-            await asyncio.sleep(0.02)
+        agent.questions.clear()
+        results = await again(agent, way)
         assert agent.changes, "this is no way to change anything, so the test shows nothing"
         assert agent.questions
         assert not any(result.info.get("refused") for result in results)

@@ -218,6 +218,8 @@ ADDRESSES = [
         (Write("my own words", 100, 90), Click(100, 30))),
     Way("a form to another site", f"<form action=THERE/effect><input name=note {IN}></form>",
         (Write("my own words", 100, 90, press_enter=True),)),
+    Way("a search on another site", f"<form role=search action=THERE/effect><input name=q {IN}></form>",
+        (Write("red kettle", 100, 90, press_enter=True),)),
     Way("a form in an address", f"<form action=/effect><input name=mail {IN}></form>",
         (Write(MAIL, 100, 90, press_enter=True),)),
     Way("a long message in an address", f"<form action=/effect><input name=note {IN}></form>",

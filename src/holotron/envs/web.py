@@ -211,13 +211,13 @@ class WebEnvironment:
         """From here on, what leaves is the agent's doing."""
         if session.gate is None:
             return
+        session.gate.begin(touches=not isinstance(action, Answer | Wait | SwitchTab))
         point = None
         if isinstance(action, Click | DoubleClick | Write) and action.x is not None and action.y is not None:
             point = (action.x, action.y)
         if point is not None or isinstance(action, PressKeys):
-            with contextlib.suppress(EnvironmentFault):  # the name is for the wording alone
+            with contextlib.suppress(EnvironmentFault):  # the name is for the wording, and for links alone
                 session.gate.control = await name_of_control(session.tab, point)
-        session.gate.begin(touches=not isinstance(action, Answer | Wait | SwitchTab))
 
     def ask_first(self, ask: Approver) -> None:
         """Ask this before anything happens that changes the world; needs `SessionOptions.rules`."""

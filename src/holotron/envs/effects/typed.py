@@ -24,30 +24,34 @@ _IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]){11,30}\b", re.IGNORECASE)
 class Typed:
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}  # the text as it is looked for, and where it was typed
+        self._searches: dict[str, str] = {}
 
-    def add(self, text: str, site: str) -> None:
-        key = _plain(text)
+    def add(self, text: str, site: str, *, search: bool = False) -> None:
+        """`search`: it was typed to find something, so results will have its words in their addresses. Then only an
+        address that carries it whole, as the value of a field, counts."""
+        key, texts = _plain(text), self._searches if search else self._texts
         if len(key) >= SHORTEST:
-            self._texts.pop(key, None)
-            self._texts[key] = site
-            while len(self._texts) > MOST:
-                del self._texts[next(iter(self._texts))]
+            texts.pop(key, None)
+            texts[key] = site
+            while len(texts) > MOST:
+                del texts[next(iter(texts))]
 
     def carried_by(self, text: str) -> dict[str, str]:
         """Which of the texts it holds, and where each was typed; also encoded in the usual ways."""
-        if not self._texts:
+        if not self._texts and not self._searches:
             return {}
         text = text[:LOOKED_AT]
         spellings = [text]
         for _ in range(3):
             spellings.append(unquote_plus(spellings[-1]))
-        query = text.partition("?")[2].partition("\n")[0]
-        spellings.append("".join(value for _, value in parse_qsl(query)))  # in pieces
+        values = [value for _, value in parse_qsl(text.partition("?")[2].partition("\n")[0])]
+        spellings.append("".join(values))  # in pieces
         spellings += [one[::-1] for one in dict.fromkeys(spellings)]
         for one in list(dict.fromkeys(spellings)):
             spellings += [decoded for token in _CODED.findall(one)[:50] for decoded in _decoded(token)]
         seen = "\n".join(_plain(one) for one in dict.fromkeys(spellings))
-        return {key: site for key, site in self._texts.items() if key in seen}
+        found = {key: site for key, site in self._texts.items() if key in seen}
+        return found | {key: self._searches[key] for key in map(_plain, values) if key in self._searches}
 
 
 def _plain(text: str) -> str:

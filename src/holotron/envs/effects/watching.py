@@ -13,7 +13,7 @@ from playwright.async_api import Browser, BrowserContext
 
 from holotron.envs.effects.fields import focused
 from holotron.envs.effects.gate import Gate
-from holotron.envs.effects.typed import is_payment
+from holotron.envs.effects.typed import is_payment, is_personal
 from holotron.envs.hands import ActionRefused
 from holotron.envs.tab import Tab
 
@@ -46,8 +46,7 @@ def adopt(gate: Gate, tab: Tab) -> None:
             raise ActionRefused(f"The user did not allow typing {what} here.")
         if len(text) > 1:
             letters.clear()
-        if not focus.search:
-            gate.typed.add(whole, focus.url)
+        gate.typed.add(whole, focus.url, search=focus.search and not is_personal(whole))
 
     tab.before_keys = before_keys
     tab.page.on(
