@@ -6,6 +6,7 @@
     Engine, EngineConfig      sessions at high concurrency over one model;  SamplingParams, Grammar
     load_model, Holotron      the bare network;  ModelConfig, preset, Processor, DecoderState, save_checkpoint
     Environment, Policy, Dialect, Suite, Task, View, Secret      what you write your own of
+    Question, Decision, Rules    what a person is asked and answers, and what needs no asking
     errors, types             what is raised; what is passed around
 
 What is listed here is stable: within a minor version (0.x) nothing of it is renamed or removed, and what will be is
@@ -49,6 +50,9 @@ _PUBLIC = {
     "Dialect": "holotron.agent.dialects",
     "Suite": "holotron.suites.base",
     "Secret": "holotron.envs.secrets",
+    "Question": "holotron.envs.effects.question",
+    "Decision": "holotron.envs.effects.question",
+    "Rules": "holotron.envs.effects.rules",
     "Task": "holotron.types",
     "View": "holotron.view",
 }
@@ -58,6 +62,7 @@ __all__ = [
     "ChatReply",
     "ChatSession",
     "Cost",
+    "Decision",
     "DecoderState",
     "Dialect",
     "Engine",
@@ -71,6 +76,8 @@ __all__ = [
     "PolicyRequest",
     "PolicySession",
     "Processor",
+    "Question",
+    "Rules",
     "RunResult",
     "SamplingParams",
     "Secret",
@@ -103,6 +110,8 @@ if TYPE_CHECKING:
     from holotron.api.running import Cost, RunResult, run, run_async
     from holotron.engine import Engine, EngineConfig, Grammar, SamplingParams
     from holotron.envs.base import Environment
+    from holotron.envs.effects.question import Decision, Question
+    from holotron.envs.effects.rules import Rules
     from holotron.envs.secrets import Secret
     from holotron.model.cache import DecoderState
     from holotron.model.config import ModelConfig

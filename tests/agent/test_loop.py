@@ -7,10 +7,11 @@ import asyncio
 import pytest
 
 from holotron.agent.approval import Approval
-from holotron.agent.events import Acted, Asked, Ended, Observed, Refused, Thought
+from holotron.agent.events import Acted, Answered, Asked, Ended, Observed, Refused, Thought
 from holotron.agent.loop import Episode, Limits
 from holotron.agent.policies.random import RandomPolicy
 from holotron.agent.policies.scripted import ScriptedPolicy
+from holotron.envs.effects.question import ALLOW_ONCE, REFUSE
 from holotron.errors import CapacityError, ConfigError, EnvironmentFault, PolicyError
 from holotron.types import Answer, Click, Completion, Outcome, Reply, Restart, Task, Wait
 from tests.agent.toy import COLOURS, ButtonEnvironment, colour_at, press_target
@@ -227,24 +228,23 @@ def test_wrong_set_up_is_not_an_outcome():
 def test_refused_actions_are_not_carried_out():
     asked = []
 
-    class Second(Approval):
-        async def question(self, action, observation, environment):
-            asked.append(action)
-            return f"may it {action.tool_name}?"
+    async def second(question):
+        asked.append(question.summary)
+        return ALLOW_ONCE if len(asked) > 1 else REFUSE
 
-        async def allows(self, question):
-            return len(asked) > 1
-
-    environment = ButtonEnvironment()
-    policy = Replies(Restart(), Answer("fine"))
+    policy = Replies(Restart(), Wait(0), Answer("fine"))
     told = []
     trajectory = run(
-        environment, policy, approval=Second("always"), listeners=[lambda id, event: told.append(type(event))]
+        ButtonEnvironment(),
+        policy,
+        approval=Approval("always", second),
+        listeners=[lambda id, event: told.append(type(event))],
     )
-    assert asked == [Restart(), Answer("fine")]
+    assert [summary.split()[0] for summary in asked] == ["restart", "wait"]
     assert "did not allow" in policy.told[1][0]
-    assert trajectory.steps[0].info == {"refused": True, "asked": "may it restart?"}
-    assert told == [Observed, Thought, Asked, Refused, Thought, Asked, Acted, Ended]
+    assert trajectory.steps[0].info == {"refused": True, "asked": asked[0]}
+    wait = [Thought, Asked, Answered, Acted, Observed]
+    assert told == [Observed, Thought, Asked, Answered, Refused, *wait, Thought, Acted, Ended]
 
 
 def test_cut_from_outside_keeps_what_is_on_record():

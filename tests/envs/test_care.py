@@ -1,4 +1,4 @@
-"""What a person would want to be asked about first, and what an agent must not see."""
+"""What an agent must not see."""
 
 from __future__ import annotations
 
@@ -10,57 +10,9 @@ from PIL import Image
 
 from holotron.envs.secrets import Secret, Secrets, parse_secret
 from holotron.errors import ConfigError
-from holotron.types import Click, Goto, PressKeys, Write
+from holotron.types import PressKeys, Write
 
 pytestmark = pytest.mark.browser
-
-SHOP = """<body style="margin:0;font:14px sans-serif">
-<style>body > *, form > * { position: absolute; width: 150px; height: 24px; left: 10px }</style>
-<button style="top:10px">Show details</button>
-<button style="top:40px">Pay now</button>
-<a href="/file.zip" download style="top:70px">Manual</a>
-<form method=post action=/send><input name=q style="top:100px"><button style="top:130px">Go</button></form>
-<form action=/find><input type=search name=q style="top:160px"><button style="top:190px">Go</button></form>
-<input type=password style="top:220px">
-<div id=host style="top:250px"></div>
-<script>
-  host.attachShadow({mode: 'open'}).innerHTML = '<button style="width:150px;height:24px">Delete all</button>';
-</script>
-"""
-
-
-def test_only_what_cannot_be_taken_back_has_a_consequence(run, browse):
-    asked = {
-        "details": Click(50, 20),
-        "pay": Click(50, 50),
-        "download": Click(30, 80),
-        "post": Click(50, 140),
-        "search": Click(50, 200),
-        "empty": Click(300, 280),
-        "in a shadow root": Click(50, 260),
-        "text": Write("hello", 50, 110),
-        "text and enter": Write("hello", 50, 110, press_enter=True),
-        "search and enter": Write("hello", 50, 170, press_enter=True),
-        "password": Write("hello", 50, 230),
-        "address": Goto("https://example.com"),
-    }
-
-    async def main():
-        async with browse(SHOP) as page:
-            said = {name: await page.environment.consequence(action) for name, action in asked.items()}
-            await page.do(Click(50, 110))
-            return said | {"enter key": await page.environment.consequence(PressKeys(("Enter",)))}
-
-    assert {name: text for name, text in run(main()).items() if text} == {
-        "pay": 'presses "Pay now"',
-        "download": "downloads a file",
-        "post": "submits a form",
-        "in a shadow root": 'presses "Delete all"',
-        "text and enter": "submits a form",
-        "password": "types into a password field",
-        "enter key": "submits a form",
-    }
-
 
 FIELD = """<title>sign in</title><body style="margin:0"><form>
 <input id=field name=code style="position:absolute;left:10px;top:10px;width:200px;height:40px;font:24px monospace">

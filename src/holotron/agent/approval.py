@@ -1,46 +1,49 @@
-"""Asking a person before the agent acts: never, always, or before what cannot be taken back.
+"""Asking a person: never, before every action, or before anything happens that changes the world.
 
-    Episode(..., approval=Approval("critical", ask))
+    Episode(..., approval=Approval("critical", approver))
 
-`ask` gets a question and returns the answer; without one (a batch run has nobody to ask) everything that would have to
-be asked about is refused, and the agent is told so. What is critical is the environment's to say, see
-`envs.consequences`; one that cannot say is taken to hold nothing critical, as the toy pages of a benchmark.
+`approver` gets a `Question` and returns a `Decision` (`envs.effects.question`); without one (a batch run has nobody to
+ask) everything that would have to be asked about is refused, and the agent is told so. What changes the world is the
+environment's to say, by what leaves it (`envs.effects`); one that cannot say is taken to hold nothing critical, as the
+toy pages of a benchmark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Literal, Protocol, runtime_checkable
 
 from holotron.agent.describe import describe
-from holotron.envs.base import Environment
+from holotron.envs.effects.judging import origin_of
+from holotron.envs.effects.question import REFUSE, Approver, Decision, Kind, Question
+from holotron.quoting import one_line
 from holotron.types import Action, Answer, Observation
 
 Level = Literal["never", "critical", "always"]
-Ask = Callable[[str], Awaitable[bool]]
 
 
 @runtime_checkable
-class Foresees(Protocol):
-    """An environment that can tell what an action would bring about."""
+class AsksFirst(Protocol):
+    """An environment that holds what would change the world until it was asked about."""
 
-    async def consequence(self, action: Action) -> str: ...
+    def ask_first(self, ask: Approver) -> None: ...
 
 
 class Approval:
-    def __init__(self, level: Level, ask: Ask | None = None) -> None:
-        self._level = level
-        self._ask = ask
+    def __init__(self, level: Level, approver: Approver | None = None) -> None:
+        self.level = level
+        self._approver = approver
+        self._trusted: set[str] = set()  # origins of pages on which actions need no more asking
 
-    async def question(self, action: Action, observation: Observation, environment: Environment) -> str:
-        """What a person has to be asked before this is done; empty: nothing."""
-        if self._level == "never" or isinstance(action, Answer):
-            return ""
-        consequence = await environment.consequence(action) if isinstance(environment, Foresees) else ""
-        if self._level == "critical" and not consequence:
-            return ""
-        because = f" ({consequence})" if consequence else ""
-        return f"{describe(action)}{because} on {observation.url}"
+    def question(self, action: Action, observation: Observation) -> Question | None:
+        """What has to be asked before this action, whatever it brings about."""
+        origin = origin_of(observation.url)
+        if self.level != "always" or isinstance(action, Answer) or origin in self._trusted:
+            return None
+        summary = f"{describe(action)} on {one_line(observation.url, 200)}"
+        return Question(Kind.ACTION, summary, origin, page=observation.url)
 
-    async def allows(self, question: str) -> bool:
-        return self._ask is not None and await self._ask(question)
+    async def decide(self, question: Question) -> Decision:
+        decision = REFUSE if self._approver is None else await self._approver(question)
+        if question.kind is Kind.ACTION and decision.allow and decision.scope == "site":
+            self._trusted.add(question.origin)
+        return decision

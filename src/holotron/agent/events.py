@@ -2,8 +2,10 @@
 
     observed                the policy is shown a screen
       thought               it has replied: a thought, an action, or something unusable
-        asked               a person is asked whether the action may be done (only if somebody wants to be asked)
-        refused             it is not done: the reply was unusable, or the person said no
+        asked               a person is asked whether something may happen (only if somebody wants to be asked)
+        answered            and has answered; both may come several times, also while the action is being done
+        refused             it is not done, or what it would have brought about was held back: the reply was unusable,
+                            a person said no, or a rule did
         acted               it is done, and this came of it
     ...
     ended                   with the whole trajectory
@@ -16,8 +18,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from holotron.envs.effects.question import Decision, Question
 from holotron.types import Action, Answer, Observation, Outcome, Reply, Step, StepResult, Task, Trajectory
 
 
@@ -38,7 +41,15 @@ class Thought:
 class Asked:
     step: int
     action: Action
-    question: str
+    question: Question
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    step: int
+    question: Question
+    decision: Decision
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +57,8 @@ class Refused:
     step: int
     reason: str  # as the policy is told
     question: str = ""  # what a person said no to; empty where the reply itself was unusable
+    result: StepResult | None = None  # what came of it all the same: the click was made, its effect was held back
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +74,7 @@ class Ended:
     trajectory: Trajectory
 
 
-Event = Observed | Thought | Asked | Refused | Acted | Ended
+Event = Observed | Thought | Asked | Answered | Refused | Acted | Ended
 Listener = Callable[[str, Event], None]  # the episode's id, and what happened
 
 
@@ -92,7 +105,12 @@ class Recording:
                 self.tokens += _cost(event.reply)
             case Refused():
                 asked = {"asked": event.question} if event.question else {}
-                self._record(StepResult(self._look, info={"refused": True, **asked}), 0.0)
+                result = event.result or StepResult(self._look)
+                action = self._said.reply.action if self._said else None
+                if event.result is not None and isinstance(action, Answer):
+                    self._answer = action.content
+                self._record(replace(result, info={**result.info, "refused": True, **asked}), event.seconds)
+                self._final = result.observation
             case Acted():
                 self._record(event.result, event.seconds)
                 self._final = event.result.observation

@@ -13,21 +13,29 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
-from holotron.agent.approval import Approval
-from holotron.agent.events import Acted, Asked, Ended, Event, Listener, Observed, Recording, Refused, Thought
+from holotron.agent.approval import Approval, AsksFirst
+from holotron.agent.describe import describe
+from holotron.agent.events import Acted, Answered, Asked, Ended, Event, Listener, Observed, Recording, Refused, Thought
 from holotron.agent.policies.base import GaveUp, Policy, PolicySession
 from holotron.agent.stuck import CircleDetector
 from holotron.envs.base import Environment
+from holotron.envs.effects.question import Decision, Kind, Question
+from holotron.envs.patience import Patience
 from holotron.errors import CapacityError, ConfigError, EnvironmentFault, MissingDependency, PolicyError
+from holotron.quoting import one_line
 from holotron.types import Action, Answer, Observation, Outcome, Reply, StepResult, Task, Trajectory
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-_REFUSED = "The user did not allow this action. Choose another one, or answer."
+_REFUSED = "The user did not allow this action.{why} Choose another one, or answer."
+_HELD_BACK = (
+    "The user did not allow what this action would have done ({what}), so it did not happen.{why} "
+    "Choose another one, or answer."
+)
 _CIRCLE = (
     "You have made this very action on this very screen {count} times and nothing came of it. Do something different."
 )
@@ -77,6 +85,8 @@ class Episode:
         self._approval = approval
         self._listeners = listeners
         self._circles = CircleDetector()
+        self._patience = Patience()
+        self._asking: tuple[int, Reply, Observation] | None = None  # the step that questions are about
         self._recording = Recording(id or task.id, task, attempt)
         self._started = time.monotonic()
 
@@ -84,6 +94,12 @@ class Episode:
         session: PolicySession | None = None
         try:
             task = self._recording.task
+            if (
+                self._approval is not None
+                and self._approval.level != "never"
+                and isinstance(self._environment, AsksFirst)
+            ):
+                self._environment.ask_first(self._decide)
             observation = await self._env(self._environment.reset(task))
             self._recording.task = task = self._environment.task
             self._tell(Observed(0, observation))
@@ -120,10 +136,21 @@ class Episode:
             began = time.monotonic()
             reply = await self._ask(session.act(observation, feedback=feedback, must_answer=bool(over)))
             self._tell(Thought(step, reply, time.monotonic() - began))
+            self._asking = (step, reply, observation)
             refusal = await self._refusal(step, reply, observation)
+            if refusal is None:
+                assert reply.action is not None
+                began = time.monotonic()
+                result = await self._env(self._environment.step(reply.action))
+                refusal = _held_back(step, result, time.monotonic() - began)
             if refusal is not None:
                 self._tell(refusal)
                 feedback = refusal.reason
+                if refusal.result is not None:
+                    if refusal.result.done or isinstance(reply.action, Answer):
+                        raise _End(_verdict(refusal.result))
+                    observation = refusal.result.observation
+                    self._tell(Observed(step + 1, observation))
                 invalid += 1
                 if over:
                     raise _End(Outcome.EXHAUSTED, over)
@@ -132,8 +159,6 @@ class Episode:
                 continue
             invalid = 0
             assert reply.action is not None
-            began = time.monotonic()
-            result = await self._env(self._environment.step(reply.action))
             self._tell(Acted(step, reply.action, result, time.monotonic() - began))
             if result.done or isinstance(reply.action, Answer):
                 raise _End(_verdict(result))
@@ -159,14 +184,28 @@ class Episode:
             return Refused(step, reply.error or "the reply holds no action")
         if self._approval is None:
             return None
-        question = await self._env(self._approval.question(reply.action, observation, self._environment))
-        if not question:
+        question = self._approval.question(reply.action, observation)
+        if question is None:
             return None
+        decision = await self._env(self._decide(question), bounded=False)
+        return None if decision.allow else Refused(step, _REFUSED.format(why=_why(decision.reason)), question.summary)
+
+    async def _decide(self, question: Question) -> Decision:
+        """Ask what the environment, or the level, wants to know, with what the agent thought and saw."""
+        assert self._approval is not None and self._asking is not None
+        step, reply, seen = self._asking
+        assert reply.action is not None
+        thought = reply.thought or reply.completion.reasoning
+        action = "" if question.kind is Kind.ACTION else describe(reply.action)
+        question = replace(question, thought=thought, action=action, screenshot=seen.image, mime=seen.mime)
         self._tell(Asked(step, reply.action, question))
         began = time.monotonic()
-        allowed = await self._env(self._approval.allows(question), bounded=False)
-        self._started += time.monotonic() - began  # a person's time to decide is not the agent's
-        return None if allowed else Refused(step, _REFUSED, question)
+        with self._patience.stopped():
+            decision = await self._approval.decide(question)
+        seconds = time.monotonic() - began
+        self._started += seconds  # a person's time to decide is not the agent's
+        self._tell(Answered(step, question, decision, seconds))
+        return decision
 
     def _circle(self, action: Action, observation: Observation) -> str:
         count = self._circles.repeats(action, observation)
@@ -179,7 +218,7 @@ class Episode:
     async def _env(self, call: Awaitable[T], *, bounded: bool = True) -> T:
         limit = self._limits.environment_seconds
         try:
-            async with asyncio.timeout(limit if bounded else None):
+            async with self._patience.limit(limit if bounded else None):
                 return await call
         except TimeoutError:
             raise _End(Outcome.ENVIRONMENT_ERROR, f"the environment did not answer within {limit:g} s") from None
@@ -217,6 +256,18 @@ class Episode:
             await session.close()
         except Exception:
             log.exception("closing the policy's session failed in %s", self._recording.id)
+
+
+def _held_back(step: int, result: StepResult, seconds: float) -> Refused | None:
+    """An action that was made, of which something did not leave the environment."""
+    if not result.info.get("refused"):
+        return None
+    what, why = str(result.info.get("asked", "")), str(result.info.get("reasons", ""))
+    return Refused(step, _HELD_BACK.format(what=what, why=_why(why)), what, result, seconds)
+
+
+def _why(reason: str) -> str:
+    return f" The reason: {one_line(reason, 300)}." if reason else ""
 
 
 def _verdict(result: StepResult) -> Outcome:

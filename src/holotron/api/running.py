@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from holotron.actions import action_to_json
 from holotron.agent.approval import Approval, Level
@@ -26,6 +26,8 @@ from holotron.agent.policies.base import Policy
 from holotron.agent.policies.function import Act, as_policy
 from holotron.agent.policies.registry import PolicyRequest, ask_profile, make_policy
 from holotron.api.blocking import blocking
+from holotron.envs.effects.question import ALLOW_ONCE, REFUSE, Approver, Decision, Question
+from holotron.envs.effects.rules import Rules, load_rules
 from holotron.envs.network import NetworkPolicy
 from holotron.envs.registry import PoolRequest, environments
 from holotron.envs.secrets import Secret, Secrets, parse_secret
@@ -39,7 +41,8 @@ from holotron.view import View
 NOT_FOR_THE_WEB = (
     f"{BUNDLED} is small and was trained on toy pages: on the open web expect little of it."
 )  # fmt: skip
-Confirm = Level | Approval | Callable[[str], bool] | Callable[[str], Awaitable[bool]]
+Said = bool | Decision
+Confirm = Level | Approval | Callable[[Question], Said] | Callable[[Question], Awaitable[Said]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +116,7 @@ async def run_async(
     allow: Sequence[str] = (),
     private: bool = False,
     confirm: Confirm = "critical",
+    rules: str | Path | Rules | None = None,
     steps: int = 30,
     seconds: float = 600.0,
     tokens: int | None = None,
@@ -129,8 +133,9 @@ async def run_async(
                (task, observation) to an action
     secrets    `Secret(name, value, hosts)`, or "NAME=VARIABLE@HOST": what it may type there and never sees
     allow      hosts it may reach; none: every public one. `private`: also this machine and its network
-    confirm    "never", "critical" (refuse what cannot be taken back) or "always"; or a function that is asked about
-               critical actions and says True or False
+    confirm    "never", "critical" (refuse what would change the world) or "always" (refuse everything); or a function
+               that gets a `Question` and says True or False, or more exactly a `Decision`
+    rules      a TOML file: what is always sent, never sent, or asked about, site by site
     profile    a file with saved log-ins: read if it is there, written at the end
     cdp        the address of a browser that runs already (http://127.0.0.1:9222), to work in that one
     out        a run directory to record in; nothing is kept without it
@@ -138,7 +143,12 @@ async def run_async(
     """
     given = (secrets,) if isinstance(secrets, str | Secret) else secrets
     known = tuple(one if isinstance(one, Secret) else parse_secret(one) for one in given)
+    approval = _approval(confirm)
+    held = load_rules(rules)
+    if approval.level == "never" and rules is not None:
+        raise ConfigError('rules say what is asked about, and confirm="never" asks nothing: leave one of them out')
     options: dict[str, Any] = {
+        "rules": None if approval.level == "never" else held,
         "network": NetworkPolicy(allow=(allow,) if isinstance(allow, str) else tuple(allow), private=private),
         "secrets": known,
         "headless": not headed,
@@ -162,7 +172,7 @@ async def run_async(
                 folder,
                 limits=Limits(steps=steps, seconds=seconds, tokens=tokens, answer_when_over=True),
                 environment={"suite": "web", "view": shown.to_json()},
-                approval=_approval(confirm),
+                approval=approval,
                 listeners=listeners,
             )
         finally:
@@ -205,16 +215,22 @@ def _approval(confirm: Confirm) -> Approval:
     if isinstance(confirm, Approval):
         return confirm
     if isinstance(confirm, str):
-        return Approval(confirm)
-    if not callable(confirm):
-        raise ConfigError(f"confirm is never, critical, always, or a function of a question; not {confirm!r}")
-    answer = confirm
+        if confirm in get_args(Level):
+            return Approval(confirm)
+    elif callable(confirm):
+        return Approval("critical", approver(confirm))
+    raise ConfigError(f"confirm is never, critical, always, or a function of a question; not {confirm!r}")
 
-    async def ask(question: str) -> bool:
+
+def approver(answer: Callable[[Question], Said] | Callable[[Question], Awaitable[Said]]) -> Approver:
+    """Anybody's function as what the agent asks. Nothing but True, or a decision that says so, allows."""
+
+    async def ask(question: Question) -> Decision:
         said = answer(question)
-        return bool(await said if inspect.isawaitable(said) else said)
+        said = await said if inspect.isawaitable(said) else said
+        return said if isinstance(said, Decision) else ALLOW_ONCE if said is True else REFUSE
 
-    return Approval("critical", ask)
+    return ask
 
 
 def _plain(step: Step) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from holotron.cli.agent_options import with_policy, with_view
-from holotron.cli.terminal import read_line
 from holotron.errors import ConfigError
 from holotron.model.bundled import BUNDLED
 from holotron.types import Outcome
@@ -50,9 +49,14 @@ def run(
     confirm: Annotated[
         Confirm,
         typer.Option(
-            help="Ask you before every action, before what cannot be taken back (pay, send, delete, log in), or never."
+            help="Ask you before every action, before anything leaves the browser that changes the world (forms, "
+            "orders, messages, passwords), or never."
         ),
     ] = Confirm.critical,
+    rules: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="What is always sent, never sent or asked about, site by site (TOML)."),
+    ] = None,
     secret: Annotated[
         list[str] | None,
         typer.Option(
@@ -98,14 +102,17 @@ def run(
     from holotron.agent.approval import Approval
     from holotron.agent.events import Ended
     from holotron.api.running import NOT_FOR_THE_WEB, RunResult, run_async
+    from holotron.cli.asking import terminal_approver
     from holotron.evals.report import write_report
 
     folder = out or Path("runs") / time.strftime("run-%Y%m%d-%H%M%S")
     console = Console(stderr=as_json)
-    ask = _ask if sys.stdin.isatty() and not as_json else None
+    ask = terminal_approver(folder) if sys.stdin.isatty() and not as_json else None
     if ask is None and confirm is not Confirm.never:
         console.print(
-            f"Nobody to ask here: {confirm} actions will be refused; --confirm never allows them.", style="yellow"
+            "Nobody to ask here: what would have to be asked about is refused, unless --rules allow it; "
+            "--confirm never allows everything.",
+            style="yellow",
         )
     if who.spec == BUNDLED and not private:
         console.print(f"{NOT_FOR_THE_WEB} --policy takes a larger model or a server's address.", style="yellow")
@@ -123,6 +130,7 @@ def run(
         allow=allow or (),
         private=private,
         confirm=Approval(confirm.value, ask),
+        rules=rules,
         steps=steps,
         seconds=seconds,
         tokens=tokens,
@@ -227,7 +235,3 @@ def _show(console: Console, event: Event) -> None:
             console.print(Text(f"     REFUSED: {event.question}", style="red bold"))
         case Acted() if event.result.observation.note:
             console.print(Text(f"     {' '.join(event.result.observation.note.split())}", style="dim"))
-
-
-async def _ask(question: str) -> bool:
-    return (await read_line(f"     allow: {question}? [y/N] ")).strip().lower() in ("y", "yes")

@@ -10,14 +10,16 @@ from pathlib import Path
 from playwright.async_api import Download
 from playwright.async_api import Error as PlaywrightError
 
+from holotron.envs.effects.gate import Gate
 from holotron.envs.pool import first_line
 
 LARGEST = 100 * 1024 * 1024  # bytes
 
 
 class Downloads:
-    def __init__(self, folder: Path | None, note: Callable[[str], None]) -> None:
+    def __init__(self, folder: Path | None, note: Callable[[str], None], gate: Gate | None = None) -> None:
         """`folder`: in it each session gets its own; None refuses downloads. `note` tells the agent."""
+        self._gate = gate
         self._folder = folder
         self._note = note
         self._own: Path | None = None
@@ -28,6 +30,10 @@ class Downloads:
             self._note(f'The download of "{name}" was refused.')
             return
         try:
+            if self._gate is not None and not await self._gate.allows_download(download.url, name):
+                await download.cancel()
+                self._note(f'The download of "{name}" was refused: the user did not allow it.')
+                return
             path = await download.path()
             size = path.stat().st_size
             if size > LARGEST:

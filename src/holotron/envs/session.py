@@ -11,34 +11,35 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from playwright.async_api import BrowserContext, Dialog, Download, FileChooser, Page, Route
+from playwright.async_api import Dialog, Download, FileChooser, Page
 from playwright.async_api import Error as PlaywrightError
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
-from holotron.envs.attached import leave, opened_by
+from holotron.envs.attached import OtherTabs, leave, opened_by, screen
+from holotron.envs.dialogs import answer_dialog
 from holotron.envs.downloads import Downloads
-from holotron.envs.hands import VALUES, ActionRefused
+from holotron.envs.effects.gate import Gate
+from holotron.envs.effects.rules import Rules
+from holotron.envs.effects.watching import adopt, open_gate
+from holotron.envs.hands import ActionRefused
 from holotron.envs.network import Blocked, Guard, NetworkPolicy, check_url
+from holotron.envs.patience import Patience
 from holotron.envs.pool import OPEN_TIMEOUT, BrowserLease, BrowserPool, bounded, first_line, quietly
+from holotron.envs.preparing import prepare
 from holotron.envs.profile import save_state, saved_state
 from holotron.envs.secrets import Secret
 from holotron.envs.settle import CAP, Activity, settle
 from holotron.envs.tab import TYPED, Clipboard, Display, PageCrash, Tab
 from holotron.errors import EnvironmentFault
-from holotron.quoting import quoted
 
 MOST_TABS = 20
 MOST_RENEWALS = 40  # of one context, then a new one: what a browser piles up behind a page is gone with its context
 NAVIGATION_TIMEOUT = 15.0  # seconds
 NEW_TAB_TIMEOUT = 5.0
 LOAD_CAP = 10.0  # seconds to wait for a new page to settle
-
-_ASSETS = files(__package__) / "assets"
-_SCRIPTS = tuple((_ASSETS / name).read_text() for name in ("page.js", "pickers.js"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ class SessionOptions:
     typed: int = TYPED  # characters typed key by key, for pages that listen to keys; longer texts are inserted at once
     secrets: tuple[Secret, ...] = ()
     profile: Path | None = None  # cookies and storage of a session before, read if it is there; written at the end
+    rules: Rules | None = None  # hold what would change the world until somebody has said yes; None holds nothing
 
 
 @dataclass(slots=True, eq=False)
@@ -64,33 +66,20 @@ class _Open:
     title: str = ""
 
 
-async def prepare(context: BrowserContext, clipboard: Clipboard, note: Callable[[str], None]) -> None:
-    """Install the scripts that run in every page, and listen to what they tell. A page can call this as well, so
-    nothing it says is passed on to the agent in its own words."""
-
-    def told(_: Any, kind: str, text: str) -> None:
-        if kind == "copied":
-            clipboard.text = str(text)
-        elif kind == "picker" and text in VALUES:
-            note(f"This {text} field opens no picker here; write a value such as {VALUES[text]}.")
-
-    await context.expose_binding("__holotron_tell", told)
-    for script in _SCRIPTS:
-        await context.add_init_script(script)
-
-
 class Session:
     def __init__(self, lease: BrowserLease, guard: Guard, options: SessionOptions) -> None:
         self._lease = lease
         self._guard = guard
         self._options = options
         self.hide: Callable[[str], str] = str  # what must not be told, taken out before anything is cut or quoted
+        self.patience = Patience()
+        self.gate = None if options.rules is None else Gate(options.rules, self.patience)
         self._clipboard = Clipboard(lease.clipboard)
         self._open: list[_Open] = []
         self._active = 0
         self._notes: list[str] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self._downloads = Downloads(options.downloads, self.note)
+        self._downloads = Downloads(options.downloads, self.note, self.gate)
         self._arrived: list[Page] | None = None  # pages that came while we were opening one ourselves
         self._announced = 0  # tabs that pages have asked for and that are not there yet
         self._renewals = 0
@@ -118,8 +107,13 @@ class Session:
         try:
             async with bounded("opening a session", OPEN_TIMEOUT):
                 if not lease.owned:
-                    await lease.context.route("**/*", session._screen)
+                    await screen(lease.context, options.network, session.note)
                 await prepare(lease.context, session._clipboard, session.note)
+                if session.gate is not None:
+                    session.gate.page = session._address
+                    if not lease.owned:
+                        session.gate.ours = OtherTabs(lease.context, session._pages).is_ours
+                    await open_gate(session.gate, lease.browser, lease.context)
                 lease.context.on("page", session._on_page)
                 lease.context.on("dialog", session._on_dialog)
                 await session._add_tab()
@@ -142,6 +136,8 @@ class Session:
         self._renewals += 1
         for task in self._tasks:
             task.cancel()
+        if self.gate is not None:
+            self.gate.close()  # what the pages of before still want to send
         async with bounded("renewing a session", OPEN_TIMEOUT):
             tab, context = self.tab, self._lease.context
             for page in context.pages:
@@ -155,20 +151,26 @@ class Session:
             await context.set_extra_http_headers(dict(options.headers))
             self._guard.policy = options.network
             await tab.resize(options.display)
+        if self.gate is not None:
+            self.gate.forget()
         self._clipboard.text, self._announced = "", 0
-        self._downloads = Downloads(options.downloads, self.note)
+        self._downloads = Downloads(options.downloads, self.note, self.gate)
         self.take_notes()
         return True
 
     async def close(self) -> None:
         for task in self._tasks:
             task.cancel()
+        if self.gate is not None:
+            self.gate.close()
         if self._lease.alive:
             if self._options.profile is not None:
                 await quietly(save_state(self._lease.context, self._options.profile))
             if not self._lease.owned:  # somebody else's browser: leave it as it was found
-                await leave(self._lease.context, [entry.tab.page for entry in self._open])
+                await leave(self._lease.context, self._pages())
         await self._lease.close()
+        if self.gate is not None:
+            await quietly(self.gate.detach())
         await self._guard.close()
 
     # --------------------------------------------------------------------------------------------------- what there is
@@ -187,6 +189,12 @@ class Session:
     @property
     def active(self) -> int:
         return self._active
+
+    def _pages(self) -> list[Page]:
+        return [entry.tab.page for entry in self._open]
+
+    def _address(self) -> str:
+        return self._open[self._active].tab.page.url if self._open else ""
 
     def note(self, text: str) -> None:
         if text and text not in self._notes:
@@ -207,6 +215,9 @@ class Session:
             tab = self.tab
             front = self._open[self._active]
             front.title = await settle(tab, front.activity, since=since, cap=cap)
+            if self.gate is not None and await self.gate.answered():
+                since = time.monotonic()  # what was held goes on now
+                continue
             if not (self._announced or self._tasks) and self._open[self._active : self._active + 1] == [front]:
                 return  # and no other tab has come to the front meanwhile
             deadline = time.monotonic() + NEW_TAB_TIMEOUT
@@ -223,29 +234,36 @@ class Session:
         except Blocked as blocked:
             raise ActionRefused(f"Not opened: {blocked}.") from None
         blank = self.tab.page.url == "about:blank"
-        await self._navigate(f"{url} could not be opened", lambda page: page.goto(url, **_NAVIGATION))
+        await self._navigate(f"{url} could not be opened", lambda page: page.goto(url, **self._loading))
         if blank:  # the empty page before the first one is nothing to go back to
             await self.tab.send("Page.resetNavigationHistory")
         if why := self._guard.why_unreachable(url):
             self.note(f"{url} cannot be reached: {why}.")
         return why
 
+    @property
+    def _loading(self) -> dict[str, Any]:
+        """How long Playwright waits for a page; where a person may be asked meanwhile, the limit is ours."""
+        limit = NAVIGATION_TIMEOUT * 1000 if self.gate is None else 0
+        return {"wait_until": "domcontentloaded", "timeout": limit}
+
     async def back(self) -> None:
         async def go_back(page: Page) -> None:
             before = page.url
-            if await page.go_back(**_NAVIGATION) is None and page.url == before:
+            if await page.go_back(**self._loading) is None and page.url == before:
                 raise ActionRefused("There is no page to go back to.")
 
         await self._navigate("Going back failed", go_back)
 
     async def refresh(self) -> None:
-        await self._navigate("Reloading failed", lambda page: page.reload(**_NAVIGATION))
+        await self._navigate("Reloading failed", lambda page: page.reload(**self._loading))
 
     async def _navigate(self, failure: str, go: Callable[[Page], Any]) -> None:
         since = time.monotonic()
         try:
-            await go(self.tab.page)
-        except PlaywrightTimeout:
+            async with self.patience.limit(None if self.gate is None else NAVIGATION_TIMEOUT):
+                await go(self.tab.page)
+        except (PlaywrightTimeout, TimeoutError):
             self.note("The page is still loading.")
         except PlaywrightError as error:
             if not self._lease.alive:
@@ -314,8 +332,10 @@ class Session:
                     self._spawn(self._follow(other))
 
     async def _adopt(self, page: Page) -> None:
-        tab = await Tab.open(page, self._options.display, self._clipboard)
+        tab = await Tab.open(page, self._options.display, self._clipboard, patience=self.patience)
         tab.typed = self._options.typed
+        if self.gate is not None:
+            adopt(self.gate, tab)
         self._open.append(_Open(tab, Activity(page)))
         self._active = len(self._open) - 1
         await tab.on_event("Page", "windowOpen", self._on_announced)
@@ -347,21 +367,9 @@ class Session:
         else:
             self._spawn(self._follow(page))
 
-    async def _screen(self, route: Route) -> None:
-        """In somebody else's browser our proxy cannot be put in the way, so requests are looked at one by one. Names
-        are not looked up: this is the weaker guard."""
-        try:
-            if route.request.url.startswith(("http:", "https:")):
-                check_url(route.request.url, self._options.network)
-        except Blocked as blocked:
-            self.note(f"Blocked: {blocked}.")
-            await quietly(route.abort())
-        else:
-            await quietly(route.continue_())
-
     async def _follow(self, page: Page) -> None:
         """A page has opened another one: it is in front now, as it would be for a person."""
-        if not self._lease.owned and not await opened_by(page, [entry.tab.page for entry in self._open]):
+        if not self._lease.owned and not await opened_by(page, self._pages()):
             return None
         self._announced = max(0, self._announced - 1)
         if len(self._open) >= MOST_TABS:
@@ -374,23 +382,10 @@ class Session:
             pass
 
     async def _on_dialog(self, dialog: Dialog) -> None:
-        said = quoted(self.hide(dialog.message), 300)  # the page's words end where our quote ends
-        try:
-            if dialog.type == "prompt":
-                await dialog.dismiss()
-                self.note(f"A dialog asked {said}; it was dismissed.")
-            else:
-                await dialog.accept()
-                if dialog.type != "beforeunload":
-                    self.note(f"A dialog said {said}; it was accepted.")
-        except PlaywrightError:  # gone with its page
-            pass
+        await answer_dialog(dialog, self.note, self.hide, self.gate)
 
     def _on_file_chooser(self, _: FileChooser) -> None:
         self.note("The page asked for a file; uploads are not possible here.")
 
     def _on_download(self, download: Download) -> None:
         self._spawn(self._downloads.receive(download))
-
-
-_NAVIGATION: dict[str, Any] = {"wait_until": "domcontentloaded", "timeout": NAVIGATION_TIMEOUT * 1000}

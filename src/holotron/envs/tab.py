@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -23,6 +23,7 @@ from typing import Any, Literal
 from playwright.async_api import CDPSession, Page
 from playwright.async_api import Error as PlaywrightError
 
+from holotron.envs.patience import Patience
 from holotron.envs.pool import first_line
 from holotron.errors import EnvironmentFault
 
@@ -79,7 +80,9 @@ class Clipboard:
 
 
 class Tab:
-    def __init__(self, page: Page, cdp: CDPSession, display: Display, clipboard: Clipboard) -> None:
+    def __init__(
+        self, page: Page, cdp: CDPSession, display: Display, clipboard: Clipboard, patience: Patience | None = None
+    ) -> None:
         self.page = page
         self.display = display
         self._cdp = cdp
@@ -88,14 +91,24 @@ class Tab:
         self.typed = TYPED
         self._emulated = False
         self._rescaled = False  # by a screenshot, and perhaps not back yet
+        self._patience = patience or Patience()
+        self.before_keys: Callable[[str], Awaitable[None]] | None = None  # may refuse what is about to be typed
         self._waiting: set[asyncio.Timeout] = set()
         page.on("crash", self._on_crash)
 
     @classmethod
-    async def open(cls, page: Page, display: Display, clipboard: Clipboard, *, native: bool = False) -> Tab:
+    async def open(
+        cls,
+        page: Page,
+        display: Display,
+        clipboard: Clipboard,
+        *,
+        native: bool = False,
+        patience: Patience | None = None,
+    ) -> Tab:
         """`native`: the browser's windows have been started in the display's size. Then a screenshot is a copy of what
         is drawn anyway, a third cheaper than with emulated metrics; where the size is not right, it is emulated."""
-        tab = cls(page, await page.context.new_cdp_session(page), display, clipboard)
+        tab = cls(page, await page.context.new_cdp_session(page), display, clipboard, patience)
         size = f"{display.width},{display.height},{display.scale:g}"
         if not native or await tab.evaluate("[innerWidth, innerHeight, devicePixelRatio].join()") != size:
             await tab._emulate()
@@ -129,7 +142,7 @@ class Tab:
     async def _calling(self, what: str, timeout: float) -> AsyncIterator[None]:
         """Bounds a call to the browser, and sorts its failures into crash, hang and loss of the browser."""
         try:
-            async with asyncio.timeout(timeout) as waiting:
+            async with self._patience.limit(timeout) as waiting:
                 self._waiting.add(waiting)
                 try:
                     yield
@@ -243,11 +256,17 @@ class Tab:
             await mouse.up()
 
     async def press(self, *keys: str) -> None:
+        if self.before_keys is not None and len(keys[-1]) == 1 and not {*keys[:-1]} - {"Shift"}:
+            await self.before_keys(keys[-1])
+        elif self.before_keys is not None and keys[-1] == "Insert" and "Shift" in keys:  # the other paste
+            await self.before_keys(self._clipboard.text)
         async with self._calling("pressing keys", INPUT_TIMEOUT):
             await self.page.keyboard.press("+".join(keys))
 
     async def type(self, text: str) -> None:
         """Key by key, as pages that listen to keys expect; long texts in one go."""
+        if self.before_keys is not None and text:
+            await self.before_keys(text)
         async with self._calling("typing", INPUT_TIMEOUT):
             if len(text) <= self.typed:
                 await self.page.keyboard.type(text)
@@ -256,6 +275,8 @@ class Tab:
 
     async def paste(self, *keys: str) -> None:
         """Press the keys of a paste with this session's text in the browser's clipboard."""
+        if self.before_keys is not None and self._clipboard.text:
+            await self.before_keys(self._clipboard.text)
         async with self._clipboard.lock:
             place = f"__holotron_place?.({json.dumps(self._clipboard.text)})"
             await self.send("Runtime.evaluate", expression=place, userGesture=True)

@@ -11,6 +11,7 @@ is left to the caller.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import time
 from dataclasses import replace
@@ -19,7 +20,9 @@ from urllib.parse import urlsplit
 
 from PIL import Image
 
-from holotron.envs import consequences, dom
+from holotron.envs import dom
+from holotron.envs.effects.question import Approver
+from holotron.envs.effects.watching import name_of_control
 from holotron.envs.hands import ActionRefused, perform
 from holotron.envs.network import RESOLVE_NOTHING, Blocked, check_url
 from holotron.envs.pool import BrowserPool
@@ -31,16 +34,20 @@ from holotron.errors import ConfigError, EnvironmentFault
 from holotron.types import (
     Action,
     Answer,
+    Click,
     CloseTab,
+    DoubleClick,
     GoBack,
     Goto,
     NewTab,
     Observation,
+    PressKeys,
     Refresh,
     Restart,
     StepResult,
     SwitchTab,
     Task,
+    Wait,
     Write,
 )
 from holotron.view import View
@@ -61,10 +68,11 @@ class WebPool:
         attach: str | None = None,
     ) -> None:
         self._options = options or SessionOptions()
-        browsers = max(1, min(browsers, sessions))
+        alone = self._options.rules is not None  # requests are held for a whole browser
+        browsers = sessions if alone else max(1, min(browsers, sessions))
         self.browsers = BrowserPool(
             browsers=browsers,
-            contexts_per_browser=-(-sessions // browsers) + 1,
+            contexts_per_browser=1 if alone else -(-sessions // browsers) + 1,
             headless=headless,
             flags=[RESOLVE_NOTHING],
             attach=attach,
@@ -117,6 +125,7 @@ class WebEnvironment:
         self._secrets = Secrets(options.secrets)
         self._session: Session | None = None
         self._task: Task | None = None
+        self._ask: Approver | None = None
 
     @property
     def task(self) -> Task:
@@ -135,6 +144,8 @@ class WebEnvironment:
             self._session = await Session.open(self._browsers, self._options)
         session = self._open_session
         session.hide = self._secrets.redact
+        if session.gate is not None:
+            session.gate.hide, session.gate.ask = self._secrets.redact, self._ask
         if unreachable := await session.goto(url):
             raise EnvironmentFault(f"The start page {url} did not open: {unreachable}.")
         observation = await self.observe()
@@ -180,23 +191,41 @@ class WebEnvironment:
         session = self._open_session
         if isinstance(action, Restart):
             return StepResult(await self.reset(self.task))
+        await self._begin(session, action)
         try:
-            async with asyncio.timeout(ACTION_TIMEOUT):
+            async with session.patience.limit(ACTION_TIMEOUT):
                 if not isinstance(action, Answer):
                     await self._act(session, action)
+                elif session.gate is not None:
+                    await session.gate.answered()
                 observation = await self.observe()
-                if isinstance(action, Answer):
-                    return StepResult(observation, done=True)
-                return StepResult(observation)
         except (PageCrash, PageHang, TimeoutError) as fault:
             why = "crashed" if isinstance(fault, PageCrash) else "stopped responding"
             session.note(f"The page {why} and was loaded again.")
             await session.replace_tab()
-            return StepResult(await self.observe())
+            observation = await self.observe()
+            return StepResult(observation, info=_held(session))
+        return StepResult(observation, done=isinstance(action, Answer), info=_held(session))
 
-    async def consequence(self, action: Action) -> str:
-        """What the action would bring about that a person should be asked about first; mostly nothing."""
-        return self._secrets.redact(await consequences.consequence(self._open_session.tab, action))
+    async def _begin(self, session: Session, action: Action) -> None:
+        """From here on, what leaves is the agent's doing."""
+        if session.gate is None:
+            return
+        session.gate.begin(touches=not isinstance(action, Answer | Wait | SwitchTab))
+        point = None
+        if isinstance(action, Click | DoubleClick | Write) and action.x is not None and action.y is not None:
+            point = (action.x, action.y)
+        if point is not None or isinstance(action, PressKeys):
+            with contextlib.suppress(EnvironmentFault):  # the name is for the wording, and for links alone
+                session.gate.control = await name_of_control(session.tab, point)
+
+    def ask_first(self, ask: Approver) -> None:
+        """Ask this before anything happens that changes the world; needs `SessionOptions.rules`."""
+        if self._options.rules is None:
+            raise ConfigError(
+                "Nothing is held here that could be asked about: open the environments with rules=Rules()."
+            )
+        self._ask = ask
 
     async def close(self) -> None:
         session, self._session = self._session, None
@@ -253,3 +282,16 @@ class WebEnvironment:
         except ActionRefused as refusal:
             session.note(str(refusal))
         await session.settle(since)
+
+
+def _held(session: Session) -> dict[str, Any]:
+    """What did not leave because somebody, or a rule, said no."""
+    if session.gate is None:
+        return {}
+    refused, dropped = session.gate.end()
+    info: dict[str, Any] = {}
+    if refused:
+        reasons = [decision.reason for _, decision in refused if decision.reason]
+        info |= {"refused": True, "asked": "; ".join(question.summary for question, _ in refused)}
+        info |= {"reasons": "; ".join(dict.fromkeys(reasons))} if reasons else {}
+    return info | ({"dropped": dropped} if dropped else {})

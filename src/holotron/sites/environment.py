@@ -22,6 +22,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from holotron.envs import dom
+from holotron.envs.effects.question import Approver
 from holotron.envs.network import RESOLVE_NOTHING, NetworkPolicy
 from holotron.envs.pool import BrowserPool
 from holotron.envs.session import SessionOptions
@@ -72,10 +73,11 @@ class SitesPool:
         make: MakeEpisode | None = None,
     ) -> None:
         """`server` and `make`: what serves episodes and how a task becomes one, for applications by others."""
-        browsers = max(1, min(browsers, sessions))
+        alone = options is not None and options.rules is not None  # requests are held for a whole browser
+        browsers = sessions if alone else max(1, min(browsers, sessions))
         self._browsers = BrowserPool(
             browsers=browsers,
-            contexts_per_browser=-(-sessions // browsers) + 1,
+            contexts_per_browser=1 if alone else -(-sessions // browsers) + 1,
             headless=headless,
             flags=[RESOLVE_NOTHING, KEEP_FRAMES],
         )
@@ -121,6 +123,7 @@ class SitesEnvironment:
         self._episode: SiteEpisode | None = None
         self._key = ""
         self._end: StepResult | None = None
+        self._ask: Approver | None = None
 
     @property
     def task(self) -> Task:
@@ -149,6 +152,8 @@ class SitesEnvironment:
         )
         if self._web is None:
             self._web = WebEnvironment(self._browsers, options, keep=True)
+            if self._ask is not None:
+                self._web.ask_first(self._ask)
         self._web.use(options)
         return await self._web.reset(replace(task, goal=episode.goal, start_url=episode.url))
 
@@ -164,15 +169,18 @@ class SitesEnvironment:
         result = await self._open.step(action)
         verdict = self.episode.verdict(action.content if isinstance(action, Answer) else None)
         done = verdict.final or result.done
-        info = {"reason": verdict.reason, "partial": verdict.partial}
+        info = {**result.info, "reason": verdict.reason, "partial": verdict.partial}
         success = verdict.success if done else None
         result = replace(result, reward=float(verdict.success), done=done, success=success, info=info)
         if result.done:
             self._end = result
         return result
 
-    async def consequence(self, action: Action) -> str:
-        return await self._open.consequence(action)
+    def ask_first(self, ask: Approver) -> None:
+        """Ask this before anything happens that changes the world; needs `SessionOptions.rules`."""
+        self._ask = ask
+        if self._web is not None:
+            self._web.ask_first(ask)
 
     async def close(self) -> None:
         web, self._web = self._web, None

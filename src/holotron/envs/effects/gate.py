@@ -1,0 +1,270 @@
+"""Where requests are held: everything a browser sends stops here first, and what would change the world waits for a
+person.
+
+The browser's own interception (CDP `Fetch`, at the level of the browser, not of a page) stops requests of every tab,
+popup, frame and worker, beacons and requests that outlive their page, before a byte of them leaves. So it does not
+matter which key, gesture, timer, frame or language caused one. What is refused fails in the page as a blocked request
+does; a page that was to be left stays.
+
+Questions are asked while the agent is at work on a step. What wants to leave between two steps waits for the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+from playwright.async_api import CDPSession
+from playwright.async_api import Error as PlaywrightError
+
+from holotron.envs.effects.background import Background
+from holotron.envs.effects.judging import Effect, Sent, judge, origin_of
+from holotron.envs.effects.question import REFUSE, REQUESTS, Approver, Decision, Kind, Question, refuse
+from holotron.envs.effects.rules import Rules
+from holotron.envs.effects.typed import Typed
+from holotron.envs.patience import Patience
+from holotron.quoting import quoted
+
+log = logging.getLogger(__name__)
+
+BY_RULE = "a rule forbids it"
+SHOWN = 300  # characters of what is sent
+REMEMBERED = 500  # allowed requests, in case they are redirected
+
+
+class Gate:
+    """One session's. `ask` is who is asked; without anybody, the answer is no."""
+
+    def __init__(self, rules: Rules, patience: Patience) -> None:
+        self.ask: Approver | None = None
+        self.hide: Callable[[str], str] = str
+        self.page: Callable[[], str] = str  # the address of the page in front
+        self.ours: Callable[[str], Awaitable[bool]] | None = None  # whether a frame is; None: all are
+        self._rules = rules
+        self._patience = patience
+        self.forget()
+        self._open = 0  # questions that wait for an answer
+        self._one_at_a_time = asyncio.Lock()
+        self._changed = asyncio.Event()
+        self._cdp: CDPSession | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def forget(self) -> None:
+        """Begin anew, as if nothing had been typed, sent or answered yet."""
+        self._closed = False
+        self._at_work = asyncio.Event()
+        self.control = ""  # what the page calls what the agent presses
+        self.typed = Typed()
+        self.background = Background()
+        self._sites: dict[tuple[str, str], Decision] = {}
+        self._allowed: dict[str, str] = {}  # requests that were, and where to: redirects go on under another name
+        self._refusals: list[tuple[Question, Decision]] = []
+        self._dropped: list[str] = []
+
+    # ------------------------------------------------------------------------------------------------ around a step
+
+    def begin(self, *, touches: bool) -> None:
+        """The agent acts; from now on questions can be asked."""
+        self._at_work.set()
+        if touches:
+            self.background.touch(self.page())
+
+    def end(self) -> tuple[list[tuple[Question, Decision]], list[str]]:
+        """What was refused meanwhile, and what was dropped without a question."""
+        self._at_work.clear()
+        self.control = ""
+        refused, self._refusals = self._refusals, []
+        dropped, self._dropped = self._dropped, []
+        return refused, dropped
+
+    @property
+    def asking(self) -> bool:
+        return self._open > 0 and self._at_work.is_set()
+
+    async def answered(self) -> bool:
+        """Wait until no question is open; whether one was."""
+        if not self.asking:
+            return False
+        while self.asking:
+            self._changed.clear()
+            await self._changed.wait()
+        return True
+
+    # ------------------------------------------------------------------------------------------------------- asking
+
+    async def allows(self, question: Question, url: str) -> bool:
+        """Ask, unless a rule or an earlier answer for the whole site says it already."""
+        if self._closed:
+            return False
+        group = "request" if question.kind in REQUESTS else str(question.kind)
+        match self._rules.verdict(question.kind, question.method, url):
+            case "never":
+                return self._decided(question, refuse(BY_RULE))
+            case "always":
+                return True
+            case "ask":
+                pass
+            case None if (decision := self._sites.get((group, question.origin))) is not None:
+                return self._decided(question, decision)
+        self._open += 1
+        try:
+            async with self._one_at_a_time:
+                await self._at_work.wait()
+                decision = self._sites.get((group, question.origin)) or await self._asked(question)
+        finally:
+            self._open -= 1
+            self._changed.set()
+        if decision.scope == "site":
+            self._sites[group, question.origin] = decision
+        return self._decided(question, decision)
+
+    async def _asked(self, question: Question) -> Decision:
+        if self.ask is None or self._closed:
+            return REFUSE
+        question = replace(question, page=question.page or self.hide(self.page()), control=self.hide(self.control))
+        try:
+            with self._patience.stopped():
+                return await self.ask(question)
+        except Exception:
+            log.exception("asking failed, which is taken for a no")
+            return REFUSE
+
+    def _decided(self, question: Question, decision: Decision) -> bool:
+        if not decision.allow:
+            self._refusals.append((question, decision))
+        return decision.allow
+
+    # ------------------------------------------------------------------------------------------------- the requests
+
+    async def attach(self, cdp: CDPSession) -> None:
+        """From here on nothing leaves the browser of this protocol session unseen."""
+        self._cdp = cdp
+        cdp.on("Fetch.requestPaused", self._on_paused)
+        await cdp.send("Fetch.enable", {"patterns": [{"urlPattern": "*", "requestStage": "Request"}]})
+
+    def close(self) -> None:
+        """No more questions: what still wants to leave, and would have to be asked about, does not."""
+        self._closed = True
+        self._at_work.set()
+
+    async def detach(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        cdp, self._cdp = self._cdp, None
+        if cdp is not None:
+            await cdp.detach()
+
+    def _on_paused(self, event: Any) -> None:
+        task = asyncio.ensure_future(self._decide(event))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _decide(self, event: Any) -> None:
+        sent = self._sent(event)
+        try:
+            free = await self._passes(sent, event)
+        except PlaywrightError:
+            return  # the browser is gone
+        except Exception:
+            log.exception("judging a request failed, which is taken for a no")
+            free = False
+        if self._cdp is None:
+            return
+        try:
+            if free:
+                await self._cdp.send("Fetch.continueRequest", {"requestId": event["requestId"]})
+            elif sent.resource == "Document":  # "no content" leaves the page as it is, with what was written into it
+                await self._cdp.send("Fetch.fulfillRequest", {"requestId": event["requestId"], "responseCode": 204})
+            else:
+                reason = {"requestId": event["requestId"], "errorReason": "BlockedByClient"}
+                await self._cdp.send("Fetch.failRequest", reason)
+        except PlaywrightError:  # given up by the page meanwhile
+            pass
+
+    async def _passes(self, sent: Sent, event: Any) -> bool:
+        if not sent.url.startswith(("http:", "https:")):
+            return True
+        if self.ours is not None and not await self.ours(event.get("frameId", "")):
+            return True
+        effect = judge(sent, self.typed, self.control)
+        verdict = self._rules.verdict(effect.kind if effect else Kind.REQUEST, sent.method, sent.url)
+        if verdict in ("never", "ask") and effect is None:
+            effect = Effect(Kind.REQUEST, "a rule wants to know of it", certain=True)
+        if effect is None:
+            return True
+        if verdict is None and not effect.certain and self.background.owns(sent, self.page()):
+            return True
+        if verdict is None and effect.certain and not self.background.acted:
+            self.background.owns(sent)
+            return True  # the page that the user chose has not been touched
+        method, _, origin = self._allowed.get(event.get("redirectedRequestId", ""), "").partition(" ")
+        if verdict is None and origin == sent.origin and sent.method in (method, "GET"):
+            return self._passed(event, sent)  # where an allowed request leads on its own site
+        if effect.silent and verdict is None:
+            self._dropped.append(f"{sent.method} {sent.origin}")
+            return False
+        if not await self.allows(self._question(sent, effect), sent.url):
+            return False
+        return self._passed(event, sent)
+
+    def _passed(self, event: Any, sent: Sent) -> bool:
+        self._allowed[event["requestId"]] = f"{sent.method} {sent.origin}"
+        if len(self._allowed) > REMEMBERED:
+            del self._allowed[next(iter(self._allowed))]
+        return True
+
+    def _question(self, sent: Sent, effect: Effect) -> Question:
+        shown = sent.text[: 20 * SHOWN] if sent.body else sent.url.partition("?")[2]
+        return Question(
+            effect.kind,
+            summary=f"{sent.method} to {self.hide(origin_of(sent.url))}: {effect.why}",
+            origin=sent.origin,
+            method=sent.method,
+            address=self.hide(sent.url.partition("?")[0]),
+            sends=self.hide(shown) or ("(a file)" if sent.unseen else ""),
+        )
+
+    def _sent(self, event: Any) -> Sent:
+        request = event["request"]
+        headers = request.get("headers", {})
+        entries = request.get("postDataEntries") or []
+        try:
+            body = b"".join(base64.b64decode(entry.get("bytes", "")) for entry in entries)
+        except (binascii.Error, ValueError):
+            body = b""
+        body = body or (request.get("postData") or "").encode("utf-8", "replace")
+        unseen = bool(request.get("hasPostData")) and (not body or any(not entry.get("bytes") for entry in entries))
+        named = {key.lower(): value for key, value in headers.items()}
+        page = named.get("origin", "null")
+        page = page if page != "null" else named.get("referer", "") or self.page()
+        return Sent(request["method"], request["url"], event["resourceType"], page, body, headers, unseen)
+
+    # ------------------------------------------------------------------------------------------ what is no request
+
+    async def allows_message(self, url: str, text: str) -> bool:
+        """A message over an open connection."""
+        sent = Sent("WEBSOCKET", url, "WebSocket", self.page(), text.encode("utf-8", "replace"))
+        carried = self.typed.carried_by(text) if self.background.acted else {}
+        if self._rules.verdict(Kind.SOCKET, "WEBSOCKET", url) is None and not carried and self.background.owns(sent):
+            return True
+        effect = Effect(Kind.SOCKET, "a message over an open connection")
+        return await self.allows(self._question(sent, effect), url)
+
+    async def allows_dialog(self, url: str, said: str, leaving: bool) -> bool:
+        if not self.background.acted:
+            return True  # nobody has done anything yet
+        what = "leaves a page with changes that are not saved" if leaving else f"answers yes to {quoted(said, 200)}"
+        return await self.allows(Question(Kind.DIALOG, what, origin_of(url), address=self.hide(url)), url)
+
+    async def allows_download(self, url: str, name: str) -> bool:
+        summary = f"keeps the file {quoted(name, 120)} from {origin_of(url)}"
+        return await self.allows(Question(Kind.DOWNLOAD, summary, origin_of(url), "GET", self.hide(url)), url)
+
+    async def allows_field(self, url: str, what: str) -> bool:
+        summary = f"types {what} on {origin_of(url)}"
+        return await self.allows(Question(Kind.FIELD, summary, origin_of(url), address=self.hide(url)), url)

@@ -1,0 +1,193 @@
+"""Which requests change the world, judged by what they are: method, address, content, and what was typed.
+
+    judge(Sent("POST", "https://shop.example/order", "Document", body=b"item=3"), typed, "")
+
+Everything but GET, HEAD and OPTIONS does, unless it is recognised as reading: a GraphQL query, a POST to a search.
+A GET does where it takes typed text to another site, sends a form that is no search, or says of itself that it does
+something (`words`). Whose doing a request is, the agent's or the page's own, is `background`'s to say.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import parse_qsl, urlsplit
+
+from holotron.envs.effects.question import Kind
+from holotron.envs.effects.typed import Typed, is_payment, is_personal
+from holotron.envs.effects.words import deed_in_address, deed_in_name, looks_like_search, words
+
+SAFE = ("GET", "HEAD", "OPTIONS", "TRACE")
+MESSAGE = 80  # characters of typed text that are no search any more
+FORM_FIELDS = 3  # as many typed values in an address are a form
+_SECRET_FIELDS = frozenset({"password", "passwd", "pass", "pwd", "pin", "cvv", "cvc", "ssn", "otp"})
+_READS = frozenset({"Image", "Script", "Stylesheet", "Media", "Font", "Manifest", "TextTrack"})
+_FILE = re.compile(r"\.(png|jpe?g|gif|svg|webp|avif|ico|bmp)$", re.IGNORECASE)
+_OVERRIDES = ("x-http-method-override", "x-http-method", "x-method-override")
+_OPERATION = re.compile(r"\b(mutation|subscription)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A request that wants to leave."""
+
+    method: str
+    url: str
+    resource: str  # the browser's word for what it is for: Document, XHR, Ping ...
+    page: str = ""  # the address of the page it comes from
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    unseen: bool = False  # it has a body that the browser does not show, a file for example
+
+    @property
+    def origin(self) -> str:
+        return origin_of(self.url)
+
+    @property
+    def text(self) -> str:
+        return self.body.decode("utf-8", "replace")
+
+    def header(self, name: str) -> str:
+        return next((value for key, value in self.headers.items() if key.lower() == name), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a request would bring about. `silent`: refused without a question, nobody misses it."""
+
+    kind: Kind
+    why: str  # completes "POST to shop.example: "
+    certain: bool = False  # asked about even if the page sends the like by itself
+    silent: bool = False
+
+
+def judge(sent: Sent, typed: Typed, control: str) -> Effect | None:
+    """None: it changes nothing that anybody would want to be asked about."""
+    if any(method.upper() not in SAFE for method in (sent.method, *_overriding(sent))):
+        return _changing(sent, typed)
+    if sent.method.upper() != "GET":
+        return None
+    return _reading(sent, typed, control)
+
+
+def _overriding(sent: Sent) -> list[str]:
+    """Some servers take the method from a header instead."""
+    return [value for name in _OVERRIDES if (value := sent.header(name).strip())]
+
+
+def _changing(sent: Sent, typed: Typed) -> Effect | None:
+    carried = _to_other_sites(typed.carried_by(sent.url + "\n" + sent.text), sent.url)
+    if sent.resource == "CSPViolationReport":
+        return Effect(Kind.BEACON, "the browser reports to a site", silent=True)
+    if sent.resource == "Ping":
+        other = not same_site(sent.url, sent.page)
+        return Effect(Kind.BEACON, "is sent without an answer", certain=bool(carried), silent=other)
+    if carried:
+        return Effect(_kind(sent), "takes typed text to another site", certain=True)
+    if _only_reads(sent):
+        return None
+    mutation = bool(_OPERATION.search(sent.text[:2000]))
+    return Effect(_kind(sent), "may change something there", certain=sent.resource == "Document" or mutation)
+
+
+def _kind(sent: Sent) -> Kind:
+    return Kind.FORM if sent.resource == "Document" else Kind.REQUEST
+
+
+def _only_reads(sent: Sent) -> bool:
+    """Reading that is written as POST because an address would be too short for the question."""
+    if sent.method.upper() != "POST" or sent.unseen:
+        return False
+    if sent.resource == "Document":
+        fields = [(name, value) for name, value in parse_qsl(sent.text) if value]
+        named = looks_like_search(urlsplit(sent.url).path, []) and looks_like_search("", [name for name, _ in fields])
+        return named and len(fields) == 1 and not is_personal(fields[0][1])
+    try:
+        said = json.loads(sent.text)
+    except ValueError:
+        return False
+    operations = said if isinstance(said, list) else [said]
+    queries = [one.get("query") if isinstance(one, dict) else None for one in operations]
+    return bool(queries) and all(isinstance(one, str) and _is_query(one) for one in queries)
+
+
+def _is_query(text: str) -> bool:
+    """GraphQL that reads. Texts inside it may hold any word; other operations beside the query may not stand in it."""
+    bare = re.sub(r'"""[\s\S]*?"""|"(?:\\.|[^"\\])*"|#[^\n]*', '""', text)
+    return bool(re.match(r"\s*(query\b|\{|fragment\b)", bare)) and "{" in bare and not _OPERATION.search(bare)
+
+
+def _reading(sent: Sent, typed: Typed, control: str) -> Effect | None:
+    navigates = sent.resource == "Document"
+    carried = typed.carried_by(sent.url)
+    if _to_other_sites(carried, sent.url):
+        return Effect(Kind.NAVIGATION, "takes typed text to another site", certain=True)
+    if sent.resource in _READS and (sent.resource != "Image" or _FILE.search(urlsplit(sent.url).path)):
+        return None
+    if navigates and carried and _is_form(sent.url, typed):
+        return Effect(Kind.FORM, "sends a form in an address", certain=True)
+    if deed := deed_in_address(sent.url, by_script=not navigates and sent.resource != "Image"):
+        return Effect(Kind.NAVIGATION, f'calls itself "{deed}"')
+    if navigates and (deed := deed_in_name(control)):
+        return Effect(Kind.NAVIGATION, f'opens what "{deed}" stands on')
+    return None
+
+
+def _is_form(url: str, typed: Typed) -> bool:
+    """Whether typed text in an address is more than a search or a filter."""
+    fields = [(name, value) for name, value in parse_qsl(urlsplit(url).query) if typed.carried_by(value)]
+    if any(_SECRET_FIELDS & set(words(name)) or is_payment(value) for name, value in fields):
+        return True
+    if looks_like_search(urlsplit(url).path, [name for name, _ in fields]):
+        return False
+    return len(fields) >= FORM_FIELDS or any(is_personal(value) or len(value) > MESSAGE for _, value in fields)
+
+
+def _to_other_sites(carried: Mapping[str, str], url: str) -> bool:
+    return any(not same_site(url, site) for site in carried.values())
+
+
+# ------------------------------------------------------------------------------------------------------------- sites
+
+# Below these, every name belongs to somebody else. Not the whole public suffix list: in doubt, names are apart.
+_SHARED = frozenset({"co", "com", "org", "net", "ac", "gov", "edu", "ne", "or", "go", "gob", "nom", "blogspot"})
+_HOSTING = """
+    github.io gitlab.io herokuapp.com netlify.app vercel.app pages.dev workers.dev web.app firebaseapp.com appspot.com
+    azurewebsites.net cloudfront.net amazonaws.com blogspot.com wordpress.com myshopify.com fly.dev onrender.com
+    surge.sh glitch.me translate.goog googleapis.com
+"""
+_HOSTS = frozenset(_HOSTING.split())
+
+
+def origin_of(url: str) -> str:
+    parts = urlsplit(url)
+    scheme = {"ws": "http", "wss": "https"}.get(parts.scheme, parts.scheme)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ""
+    return f"{scheme}://{host}" + (f":{parts.port}" if parts.port else "") if host else f"{parts.scheme}:"
+
+
+def same_site(one: str, other: str) -> bool:
+    """Whether two addresses belong to one site: the same name below what is sold as a name. Addresses by number, and
+    names without a dot, are one site only with the same port."""
+    a, b = urlsplit(one), urlsplit(other)
+    if not a.hostname or not b.hostname:
+        return False
+    if a.netloc.rpartition("@")[2] == b.netloc.rpartition("@")[2]:
+        return True
+    return "" != _site(a.hostname) == _site(b.hostname)
+
+
+def _site(host: str) -> str:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        labels = host.rstrip(".").split(".")
+        if len(labels) < 2:
+            return ""
+        short = ".".join(labels[-2:])
+        shared = short in _HOSTS or (labels[-2] in _SHARED and len(labels[-1]) == 2)
+        return short if not shared else ".".join(labels[-3:]) if len(labels) > 2 else ""
+    return ""

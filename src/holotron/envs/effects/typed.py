@@ -1,0 +1,93 @@
+"""What the agent has typed, to recognise it in what leaves: an address that carries it to another site.
+
+typed.add("ann@example.com", "https://shop.example/join")
+typed.carried_by("https://tracker.example/?d=YW5uQGV4YW1wbGUuY29t")      'ann@example.com'
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import re
+from urllib.parse import parse_qsl, unquote_plus
+
+SHORTEST = 4  # characters: "5" is in every address
+LOOKED_AT = 200_000  # characters of a body
+MOST = 200  # texts that are remembered
+_CODED = re.compile(r"[A-Za-z0-9+/_-]{8,}={0,2}")
+_MAIL = re.compile(r"[^\s@]+@[^\s@]+\.\w+")
+_CARD = re.compile(r"\d[\d -]{11,22}\d")
+_IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]){11,30}\b", re.IGNORECASE)
+
+
+class Typed:
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}  # the text as it is looked for, and where it was typed
+        self._searches: dict[str, str] = {}
+
+    def add(self, text: str, site: str, *, search: bool = False) -> None:
+        """`search`: it was typed to find something, so results will have its words in their addresses. Then only an
+        address that carries it whole, as the value of a field, counts."""
+        key, texts = _plain(text), self._searches if search else self._texts
+        if len(key) >= SHORTEST:
+            texts.pop(key, None)
+            texts[key] = site
+            while len(texts) > MOST:
+                del texts[next(iter(texts))]
+
+    def carried_by(self, text: str) -> dict[str, str]:
+        """Which of the texts it holds, and where each was typed; also encoded in the usual ways."""
+        if not self._texts and not self._searches:
+            return {}
+        text = text[:LOOKED_AT]
+        spellings = [text]
+        for _ in range(3):
+            spellings.append(unquote_plus(spellings[-1]))
+        values = [value for _, value in parse_qsl(text.partition("?")[2].partition("\n")[0])]
+        spellings.append("".join(values))  # in pieces
+        spellings += [one[::-1] for one in dict.fromkeys(spellings)]
+        for one in list(dict.fromkeys(spellings)):
+            spellings += [decoded for token in _CODED.findall(one)[:50] for decoded in _decoded(token)]
+        seen = "\n".join(_plain(one) for one in dict.fromkeys(spellings))
+        found = {key: site for key, site in self._texts.items() if key in seen}
+        return found | {key: self._searches[key] for key in map(_plain, values) if key in self._searches}
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _decoded(token: str) -> list[str]:
+    found = []
+    bare = token.rstrip("=").replace("-", "+").replace("_", "/")
+    with contextlib.suppress(binascii.Error, ValueError):
+        found.append(base64.b64decode(bare + "=" * (-len(bare) % 4), validate=True).decode())
+    with contextlib.suppress(ValueError):
+        found.append(bytes.fromhex(token).decode())
+    return found
+
+
+def is_payment(text: str) -> bool:
+    """A card number or an IBAN, by their own check digits: no label is needed to recognise them."""
+    if any(_luhn(re.sub(r"\D", "", card)) for card in _CARD.findall(text)):
+        return True
+    return any(_mod97(re.sub(r"\s", "", iban).upper()) for iban in _IBAN.findall(text))
+
+
+def is_personal(text: str) -> bool:
+    """An address or a number that belongs to somebody."""
+    return bool(_MAIL.search(text)) or is_payment(text) or len(re.findall(r"\d", text)) >= 9
+
+
+def _luhn(digits: str) -> bool:
+    if not 13 <= len(digits) <= 19 or len(set(digits)) == 1:
+        return False
+    doubled = [int(digit) * (1 + index % 2) for index, digit in enumerate(reversed(digits))]
+    return sum(number - 9 * (number > 9) for number in doubled) % 10 == 0
+
+
+def _mod97(iban: str) -> bool:
+    if not 15 <= len(iban) <= 34:
+        return False
+    return int("".join(str(int(letter, 36)) for letter in iban[4:] + iban[:4])) % 97 == 1

@@ -1,0 +1,30 @@
+"""What is put into every page before its own scripts run, and what pages tell us through it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.resources import files
+from typing import Any
+
+from playwright.async_api import BrowserContext
+
+from holotron.envs.hands import VALUES
+from holotron.envs.tab import Clipboard
+
+_ASSETS = files(__package__) / "assets"
+_SCRIPTS = tuple((_ASSETS / name).read_text() for name in ("page.js", "pickers.js"))
+
+
+async def prepare(context: BrowserContext, clipboard: Clipboard, note: Callable[[str], None]) -> None:
+    """Install the scripts that run in every page, and listen to what they tell. A page can call this as well, so
+    nothing it says is passed on to the agent in its own words."""
+
+    def told(_: Any, kind: str, text: str) -> None:
+        if kind == "copied":
+            clipboard.text = str(text)
+        elif kind == "picker" and text in VALUES:
+            note(f"This {text} field opens no picker here; write a value such as {VALUES[text]}.")
+
+    await context.expose_binding("__holotron_tell", told)
+    for script in _SCRIPTS:
+        await context.add_init_script(script)
