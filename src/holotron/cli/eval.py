@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from holotron.cli.agent_options import with_policy, with_view
+from holotron.cli.judge_options import JudgeOptions, judge_run, with_judge
 
 if TYPE_CHECKING:
     from holotron.agent.policies.base import Policy as Actor
@@ -61,10 +62,12 @@ def about(
 @app.command()
 @with_policy()
 @with_view
+@with_judge(required=False)
 def suite(
     name: Annotated[str, typer.Argument(metavar="SUITE", help="miniwob, a file, a folder, or module:function.")],
     who: PolicyRequest,
     view: View,
+    by: JudgeOptions | None,
     tasks: Annotated[str, typer.Option(help="all, or names with commas.")] = "all",
     seeds: Annotated[str, typer.Option(help="A:B (B not included), or one number.")] = "200000:200005",
     json: Annotated[Path | None, typer.Option(help="Also write the result here.")] = None,
@@ -111,6 +114,8 @@ def suite(
         found["grounding"] = figures.to_json()
     else:
         show_scores(result)
+    if by is not None:
+        found["judged"] = judge_run(folder, by).to_json()
     _store(json, found)
     if report:
         with console.status("writing the report"):

@@ -1,0 +1,156 @@
+"""Options of the commands that judge: which model says whether a task was done, by which protocol.
+
+@with_judge(required=True)                     # adds --judge, --judge-model, --protocol ...; hands over a JudgeOptions
+def judge(run: Path, by: JudgeOptions, ...): ...
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from holotron.cli.agent_options import _replace_parameter
+
+if TYPE_CHECKING:
+    from holotron.evals.judging.run import Judged
+
+C = TypeVar("C", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeOptions:
+    judge: str
+    judge_model: str | None
+    protocol: str
+    screenshots: int | None
+    threshold: int | None
+    judge_temperature: str
+    judge_seconds: float
+    judge_requests: int
+    price: str | None
+
+    def temperature(self) -> float | None:
+        from holotron.errors import ConfigError
+
+        if self.judge_temperature == "default":
+            return None
+        try:
+            return float(self.judge_temperature)
+        except ValueError:
+            raise ConfigError(f"--judge-temperature is a number or `default`, not {self.judge_temperature!r}") from None
+
+    def money(self, prompt: int, generated: int) -> float | None:
+        """By the price for a million tokens of each kind."""
+        from holotron.errors import ConfigError
+
+        if self.price is None:
+            return None
+        try:
+            of_prompt, of_generated = map(float, self.price.split(","))
+        except ValueError:
+            raise ConfigError(f"--price is two numbers with a comma (prompt,generated), not {self.price!r}") from None
+        return (prompt * of_prompt + generated * of_generated) / 1e6
+
+
+def _option(*names: str, help: str, **more: Any) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel="Judge", **more)
+
+
+_JUDGE = "Address of an OpenAI-compatible server with a vision model, ending in /v1."
+_OPTIONS: dict[str, tuple[Any, Any]] = {
+    "judge_model": (Annotated[str | None, _option(help="Which of its models.", show_default="its only one")], None),
+    "protocol": (
+        Annotated[str, _option(help="webvoyager, three-stage (after WebJudge), or your own as module:function.")],
+        "webvoyager",
+    ),
+    "screenshots": (
+        Annotated[
+            int | None,
+            _option(min=1, help="The last so many are shown.", show_default="webvoyager: 15; three-stage: all"),
+        ],
+        None,
+    ),
+    "threshold": (
+        Annotated[int | None, _option(min=1, max=5, help="three-stage: keep screenshots scored so.", show_default="3")],
+        None,
+    ),
+    "judge_temperature": (Annotated[str, _option(help="A number, or `default`: as the model has it.")], "0"),
+    "judge_seconds": (Annotated[float, _option(min=0.1, help="For one request, before it is tried again.")], 180.0),
+    "judge_requests": (Annotated[int, _option(min=1, help="Requests at once.")], 8),
+    "price": (
+        Annotated[
+            str | None, _option(help="Of a million tokens, prompt,generated: 2.5,10. Says what judging cost.")
+        ],
+        None,
+    ),
+}  # fmt: skip
+
+
+def with_judge(*, required: bool) -> Callable[[C], C]:
+    """The command's parameter `by` is made of these options; None where no judge is asked for."""
+    if required:
+        address: Any = (Annotated[str, _option(help=_JUDGE)], inspect.Parameter.empty)
+    else:
+        address = (Annotated[str | None, _option(help=f"Judge at the end. {_JUDGE}")], None)
+
+    def gather(values: dict[str, Any]) -> Any:
+        return JudgeOptions(**values) if values["judge"] else None
+
+    return lambda command: _replace_parameter(command, "by", {"judge": address, **_OPTIONS}, gather)
+
+
+def judge_run(run: Path, by: JudgeOptions, *, out: Path | None = None, again: bool = False) -> Judged:
+    """Judge what is recorded there, with a bar, and print what came out."""
+    from holotron.agent.policies.openai_api import choose_model
+    from holotron.cli.counting import counting
+    from holotron.evals.judging.cases import JudgeRequest, protocols
+    from holotron.evals.judging.model import JudgeModel
+    from holotron.evals.judging.run import JudgeProgress, judge
+    from holotron.evals.judging.sources import read_source
+
+    by.money(0, 0)  # before anything is asked
+    protocol = protocols.get(by.protocol)(JudgeRequest(by.screenshots, by.threshold))
+    temperature = by.temperature()
+    source = read_source(run)
+
+    async def main() -> Judged:
+        name, _ = await choose_model(by.judge, by.judge_model)
+        model = JudgeModel(
+            by.judge, name, temperature=temperature, seconds=by.judge_seconds, parallel=by.judge_requests
+        )
+        with counting(len(source.cases), "cases") as show:
+
+            def move(progress: JudgeProgress) -> None:
+                show(progress.done, progress.per_second)
+
+            async with model:
+                return await judge(source, protocol, model, out=out, again=again, on_progress=move)
+
+    judged = asyncio.run(main())
+    show_judged(judged, by)
+    return judged
+
+
+def show_judged(judged: Judged, by: JudgeOptions) -> None:
+    figures, overall = judged.figures, judged.figures.overall
+    for site, rate in figures.sites.items():
+        print(f"{site:28} {rate}" + (f"; {rate.undecided} undecided" if rate.undecided else ""))
+    print(f"{'judged success':28} {overall}")
+    if overall.undecided:
+        low, high = overall.bounds
+        print(
+            f"{'undecided':28} {overall.undecided} of {overall.cases} (with them: {100 * low:.1f} – {100 * high:.1f} %)"
+        )
+    print(f"{'decided by':28} {', '.join(f'{how} {count}' for how, count in sorted(figures.decided.items()))}")
+    cost = f"{figures.requests} requests, {figures.prompt_tokens:,} + {figures.generated_tokens:,} tokens"
+    if (money := by.money(figures.prompt_tokens, figures.generated_tokens)) is not None:
+        cost += f", {money:.2f} in money"
+        cost += f" ({money / overall.successes:.3f} per success)" if overall.successes else ""
+    print(f"{'cost':28} {cost}")
+    print(f"verdicts: {judged.folder}")
