@@ -3,8 +3,8 @@
     with judge_server(lambda request: "SUCCESS") as server:
         server.url, server.requests
 
-The function gets the request's JSON and returns a reply's text, a message and finish reason, a `Trouble` (an HTTP error), or
-a number: seconds without an answer.
+The function gets the request's JSON and returns a reply's text, a whole choice (`Full`), an HTTP error (`Trouble`),
+bytes that are no completion, or a number: seconds without an answer.
 """
 
 from __future__ import annotations

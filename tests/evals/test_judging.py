@@ -79,7 +79,9 @@ def test_recorded_trajectories_give_the_requests_of_the_published_script(tmp_pat
     """Byte for byte: what its own script sent for these folders was recorded once and is kept as hashes."""
     with judge_server(lambda request: "NOT SUCCESS" if "Jakarta" in text_of(request) else "SUCCESS") as server:
         result = judged(server, DATA, WebVoyagerJudge(screenshots), out=tmp_path / "verdicts")
-    hashes = {hashlib.sha256(json.dumps(r, sort_keys=True).encode()).hexdigest()[:16] for r in server.requests}
+    assert {request.pop("temperature") for request in server.requests} == {0}  # the script writes 0, we write 0.0
+    sent = [json.dumps({**request, "temperature": 0}, sort_keys=True) for request in server.requests]
+    hashes = {hashlib.sha256(request.encode()).hexdigest()[:16] for request in sent}
     assert hashes == {value for key, value in OFFICIAL["requests"].items() if key.split()[-1] == str(screenshots)}
     assert len(hashes) == 6
     assert result.verdicts == {case: case != "Booking--1" for case in result.verdicts}
@@ -174,7 +176,7 @@ def test_scores_and_statuses_as_models_write_them():
         assert read_status(text) is status, text
 
 
-# ------------------------------------------------------------------------------------------------------- what goes wrong
+# ----------------------------------------------------------------------------------------------------- what goes wrong
 
 
 @pytest.mark.parametrize(
