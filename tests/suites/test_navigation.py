@@ -215,9 +215,6 @@ def test_without_files_one_sentence_says_where_they_are(name, tmp_path):
 
 CORNER = "style='position:absolute; left:0; top:0; width:200px; height:100px'"
 TEA = f"<title>Tea</title><a href='/tea.example/black' {CORNER}>Black tea</a>"
-    "<title>Tea</title><body style='margin:0'><a href='/tea.example/black' style='position:absolute;left:0;top:0;width:200px;\
-height:100px;background:tan'>Black tea</a>"
-)
 
 
 @pytest.mark.browser
