@@ -167,6 +167,8 @@ def test_a_run_that_nobody_scored_cannot_calibrate(tmp_path):
     with judge_server(lambda request: "SUCCESS") as server:
         folder = judged(server, tmp_path / "results").folder
     assert is_judgement(folder) and not is_judgement(tmp_path)
+    with pytest.raises(InputError, match="name the run"):
+        read_source(folder)
     with pytest.raises(InputError, match="is no folder of verdicts"):
         read_verdict_rows(tmp_path)
     people = tmp_path / "people.json"
@@ -267,14 +269,14 @@ def test_the_command_says_what_came_out_and_what_it_cost(tmp_path):
         return next((said for task, said in says.items() if task in text_of(request)), Trouble(500))
 
     def call(server: JudgeServer, *more: str) -> Any:
-        out = ["--json", str(tmp_path / "found.json"), "--price", "2.5,10", "--judge-seconds", "5"]
+        out = ["--json", str(tmp_path / "found.json"), "--judge-price", "2.5,10", "--judge-seconds", "5"]
         return CliRunner().invoke(app, [str(tmp_path / "results"), "--judge", server.url, *out, *more])
 
     with judge_server(answer) as server:
         result = call(server)
         assert result.exit_code == 0, result.output
         assert {request["model"] for request in server.requests} == {"looker"}  # the only one it serves
-        wrong = call(server, "--price", "cheap")
+        wrong = call(server, "--judge-price", "cheap")
         assert isinstance(wrong.exception, ConfigError)
     text = " ".join(result.output.split())
     assert "judged success 50.0 %" in text and "1 of 2" in text
@@ -325,3 +327,41 @@ def make(request):
     with judge_server(lambda request: "yes") as server:
         assert judged(server, tmp_path / "results", mine).verdicts == {"Shop--0": True}
     assert server.requests[0]["max_tokens"] == 5
+
+
+def test_an_evaluation_is_judged_at_its_end(tmp_path):
+    """`holotron eval SUITE --judge ADDRESS`, with a suite and a policy of one's own."""
+    from typer.testing import CliRunner
+
+    from holotron.cli.eval import app
+
+    (tmp_path / "mine.py").write_text(
+        """
+from holotron.agent.policies.scripted import ScriptedPolicy
+from holotron.suites.base import Suite
+from holotron.types import Answer, Task
+from tests.agent.toy import ButtonPool
+
+
+def suite(request):
+    tasks = tuple(Task("mine", "press", seed=seed) for seed in request.seeds)
+    return Suite("mine", tasks, lambda sessions: ButtonPool(), scored=False)
+
+
+def policy(request):
+    return ScriptedPolicy(lambda environment, observation, step: Answer("It is done."))
+"""
+    )
+    arguments = [f"{tmp_path}/mine.py:suite", "--policy", f"{tmp_path}/mine.py:policy", "--seeds", "0:3"]
+    arguments += ["--out", str(tmp_path / "run"), "--json", str(tmp_path / "found.json"), "--no-report"]
+    with judge_server(lambda request: "SUCCESS") as server:
+        wrong = CliRunner().invoke(app, [*arguments, "--judge", server.url, "--threshold", "3"])
+        assert "has no threshold" in str(wrong.exception)
+        assert not (tmp_path / "run").exists()  # said before anything is played
+        result = CliRunner().invoke(app, [*arguments, "--judge", server.url, "--screenshots", "1"])
+        assert result.exit_code == 0, (result.output, result.exception)
+    assert "100.0 %" in result.output and "3 of 3" in result.output
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert found["judged"]["overall"]["successes"] == 3
+    assert found["judged"]["manifest"]["config"]["screenshots"] == 1
+    assert len(server.requests) == 3 and "Result Response: It is done." in text_of(server.requests[0])

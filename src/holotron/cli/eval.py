@@ -97,6 +97,8 @@ def suite(
     folder = out or Path("runs") / time.strftime("eval-%Y%m%d-%H%M%S")
     console = Console(stderr=True)
     wanted = parse_seeds(seeds)
+    if by is not None:
+        by.check()
 
     async def main() -> Evaluation:
         async with opened(who, name, tasks=tasks, seeds=wanted, view=view, steps=steps, seconds=seconds) as (
@@ -114,13 +116,13 @@ def suite(
         found["grounding"] = figures.to_json()
     else:
         show_scores(result)
-    if by is not None:
-        found["judged"] = judge_run(folder, by).to_json()
     _store(json, found)
     if report:
         with console.status("writing the report"):
             made = write_report(folder)
         print(f"report: {made.path}")
+    if by is not None:
+        _store(json, {**found, "judged": judge_run(folder, by).to_json()})
 
 
 @app.command()

@@ -18,6 +18,7 @@ import typer
 from holotron.cli.agent_options import _replace_parameter
 
 if TYPE_CHECKING:
+    from holotron.evals.judging.cases import Judge
     from holotron.evals.judging.run import Judged
 
 C = TypeVar("C", bound=Callable[..., Any])
@@ -33,7 +34,18 @@ class JudgeOptions:
     judge_temperature: str
     judge_seconds: float
     judge_requests: int
-    price: str | None
+    judge_price: str | None
+
+    def check(self) -> None:
+        """Before anything is played or asked: an error at the end of a long run is a dear one."""
+        self.make_protocol()
+        self.temperature()
+        self.money(0, 0)
+
+    def make_protocol(self) -> Judge:
+        from holotron.evals.judging.cases import JudgeRequest, protocols
+
+        return protocols.get(self.protocol)(JudgeRequest(self.screenshots, self.threshold))
 
     def temperature(self) -> float | None:
         from holotron.errors import ConfigError
@@ -49,12 +61,14 @@ class JudgeOptions:
         """By the price for a million tokens of each kind."""
         from holotron.errors import ConfigError
 
-        if self.price is None:
+        if self.judge_price is None:
             return None
         try:
-            of_prompt, of_generated = map(float, self.price.split(","))
+            of_prompt, of_generated = map(float, self.judge_price.split(","))
         except ValueError:
-            raise ConfigError(f"--price is two numbers with a comma (prompt,generated), not {self.price!r}") from None
+            raise ConfigError(
+                f"--judge-price is two numbers with a comma (prompt,generated), not {self.judge_price!r}"
+            ) from None
         return (prompt * of_prompt + generated * of_generated) / 1e6
 
 
@@ -83,7 +97,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
     "judge_temperature": (Annotated[str, _option(help="A number, or `default`: as the model has it.")], "0"),
     "judge_seconds": (Annotated[float, _option(min=0.1, help="For one request, before it is tried again.")], 180.0),
     "judge_requests": (Annotated[int, _option(min=1, help="Requests at once.")], 8),
-    "price": (
+    "judge_price": (
         Annotated[
             str | None, _option(help="Of a million tokens, prompt,generated: 2.5,10. Says what judging cost.")
         ],
@@ -109,20 +123,17 @@ def judge_run(run: Path, by: JudgeOptions, *, out: Path | None = None, again: bo
     """Judge what is recorded there, with a bar, and print what came out."""
     from holotron.agent.policies.openai_api import choose_model
     from holotron.cli.counting import counting
-    from holotron.evals.judging.cases import JudgeRequest, protocols
     from holotron.evals.judging.model import JudgeModel
     from holotron.evals.judging.run import JudgeProgress, judge
     from holotron.evals.judging.sources import read_source
 
-    by.money(0, 0)  # before anything is asked
-    protocol = protocols.get(by.protocol)(JudgeRequest(by.screenshots, by.threshold))
-    temperature = by.temperature()
-    source = read_source(run)
+    by.check()
+    protocol, source = by.make_protocol(), read_source(run)
 
     async def main() -> Judged:
         name, _ = await choose_model(by.judge, by.judge_model)
         model = JudgeModel(
-            by.judge, name, temperature=temperature, seconds=by.judge_seconds, parallel=by.judge_requests
+            by.judge, name, temperature=by.temperature(), seconds=by.judge_seconds, parallel=by.judge_requests
         )
         with counting(len(source.cases), "cases") as show:
 

@@ -70,6 +70,7 @@ class JudgeModel:
         self.parallel = parallel
         self._places = asyncio.Semaphore(parallel)
         self._client = _client(base_url, seconds, retries)
+        self._longest = (retries + 1) * seconds + 60.0  # also for a server that sends a byte now and then
         self._tokens_name = "max_tokens"  # newer models know it as max_completion_tokens
 
     def describe(self) -> dict[str, Any]:
@@ -102,8 +103,9 @@ class JudgeModel:
             if self._seed is not None:
                 request["seed"] = self._seed
             try:
-                return await self._client.chat.completions.create(**request)
-            except openai.APITimeoutError:
+                async with asyncio.timeout(self._longest):
+                    return await self._client.chat.completions.create(**request)
+            except (openai.APITimeoutError, TimeoutError):
                 raise Unanswered(f"{self._base_url} did not answer in time") from None
             except openai.APIConnectionError as error:
                 raise PolicyError(

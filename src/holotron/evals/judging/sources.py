@@ -24,6 +24,7 @@ from holotron.actions import stored_action
 from holotron.agent.describe import describe
 from holotron.errors import HolotronError, InputError
 from holotron.evals.judging.cases import Case
+from holotron.evals.judging.store import is_judgement
 from holotron.rollouts.store import RunReader
 from holotron.storage.manifest import MANIFEST
 from holotron.types import Outcome
@@ -48,6 +49,8 @@ class Source:
 def read_source(path: Path) -> Source:
     if not path.is_dir():
         raise InputError(f"there is no folder {path}")
+    if is_judgement(path):
+        raise InputError(f"{path} holds verdicts; name the run that they are about")
     if (path / MANIFEST).is_file():
         return Source(path, "run", tuple(_run_cases(path)))
     if (path / MESSAGES).is_file():

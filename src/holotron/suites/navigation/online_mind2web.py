@@ -28,7 +28,12 @@ LIMITS = Limits(steps=50, seconds=1800.0, answer_when_over=True)
 
 @suites.register("online-mind2web")
 def online_mind2web(request: SuiteRequest) -> Suite:
-    """Online-Mind2Web: 300 tasks on live sites; needs their file (osunlp/Online-Mind2Web) and a judge."""
+    """Online-Mind2Web: 300 tasks on 136 live sites.
+
+    Needs: its file, online-mind2web:FOLDER or :hub (published as osunlp/Online-Mind2Web); Chromium and playwright
+    (extra `agent`); the open web; a judge to score it (--judge, or `holotron judge` afterwards).
+    Takes: as long as your policy and those sites do, at most 30 minutes an episode.
+    """
     place = Place.parse(request.argument)
     if not place.files:
         raise ConfigError(f"name the folder with {FILE}: holotron eval online-mind2web:FOLDER, or :hub (from {SOURCE})")

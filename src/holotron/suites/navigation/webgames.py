@@ -37,7 +37,12 @@ PROOF = (
 
 @suites.register("webgames")
 def webgames(request: SuiteRequest) -> Suite:
-    """WebGames: 150 challenges with a password as proof; needs their list and, better, your own build of the app."""
+    """WebGames: 150 challenges on pages of one app; a password is the proof.
+
+    Needs: its list of tasks, webgames:FOLDER@ADDRESS (published as convergence-ai/webgames), and the app at that
+    address; Chromium and playwright (extra `agent`).
+    Takes: as long as your policy does, at most 15 minutes an episode.
+    """
     place = Place.parse(request.argument)
     if not place.files:
         raise ConfigError(

@@ -81,7 +81,10 @@ def webvoyager(tasks_of: TaskSet, request: SuiteRequest) -> Suite:
 for _name, _set in SETS.items():
     _factory = partial(webvoyager, _set)
     _factory.__doc__ = (
-        f"{_set.about}: {_set.tasks} questions on live sites; needs their file ({_set.source}) and a judge."
+        f"{_set.about}: {_set.tasks} questions on live sites.\n\n"
+        f"Needs: its file, {_name}:{'FOLDER' if _set.file else 'FILE'} (published by {_set.source}); Chromium and "
+        "playwright (extra `agent`); the open web; a judge to score it (--judge, or `holotron judge` afterwards).\n"
+        "Takes: as long as your policy and those sites do, at most 20 minutes an episode."
     )
     suites.register(_name)(_factory)
 
