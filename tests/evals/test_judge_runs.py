@@ -268,8 +268,13 @@ def test_the_command_says_what_came_out_and_what_it_cost(tmp_path):
     def answer(request: dict[str, Any]) -> Any:
         return next((said for task, said in says.items() if task in text_of(request)), Trouble(500))
 
+    calibration = tmp_path / "calibration.json"
+    rates = {"false_positive": {"count": 20, "of": 100}, "false_negative": {"count": 10, "of": 100}}
+    calibration.write_text(json.dumps({"webvoyager, looker": rates}))
+
     def call(server: JudgeServer, *more: str) -> Any:
         out = ["--json", str(tmp_path / "found.json"), "--judge-price", "2.5,10", "--judge-seconds", "5"]
+        out += ["--calibration", str(calibration)]
         return CliRunner().invoke(app, [str(tmp_path / "results"), "--judge", server.url, *out, *more])
 
     with judge_server(answer) as server:
@@ -278,12 +283,15 @@ def test_the_command_says_what_came_out_and_what_it_cost(tmp_path):
         assert {request["model"] for request in server.requests} == {"looker"}  # the only one it serves
         wrong = call(server, "--judge-price", "cheap")
         assert isinstance(wrong.exception, ConfigError)
+        wrong = call(server, "--calibration", "nowhere.json")
+        assert isinstance(wrong.exception, ConfigError)
     text = " ".join(result.output.split())
     assert "judged success 50.0 %" in text and "1 of 2" in text
     assert "undecided 2 of 4 (with them: 25.0 – 75.0 %)" in text
     assert "decided by failed 1, malformed 1, model 2" in text
     assert "3 requests, 3,000 + 30 tokens, 0.01 in money (0.008 per success)" in text
     assert "Shop 100.0 %" in text
+    assert "likely true rate 42.9 %" in text  # (0.5 - 0.2) / (1 - 0.1 - 0.2), and wide, from two cases
     found = json.loads((tmp_path / "found.json").read_text())
     assert found["verdicts"]["Bank--3"] is None
     assert found["overall"]["rate"] == 0.5
@@ -296,6 +304,23 @@ def test_figures_of_nothing_decided():
     assert figures.overall.rate is None
     assert figures.overall.bounds == (0.0, 1.0)
     assert str(figures.overall) == "– (none of 2 decided)"
+
+
+def test_damaged_verdicts_are_found_and_made_again(tmp_path):
+    from typer.testing import CliRunner
+
+    from holotron.cli.data import app
+
+    webvoyager_folder(tmp_path, "Shop--0")
+    with judge_server(lambda request: "SUCCESS") as server:
+        folder = judged(server, tmp_path).folder
+        [shard] = (folder / "verdicts").glob("*.parquet")
+        shard.write_bytes(shard.read_bytes()[:-40])
+        with pytest.raises(InputError, match="holotron data verify"):
+            judged(server, tmp_path)
+        assert CliRunner().invoke(app, ["verify", str(folder), "--quarantine"]).exit_code == 0
+        assert judged(server, tmp_path).verdicts == {"Shop--0": True}
+    assert len(server.requests) == 2
 
 
 def test_a_protocol_of_ones_own(tmp_path):

@@ -35,12 +35,17 @@ class JudgeOptions:
     judge_seconds: float
     judge_requests: int
     judge_price: str | None
+    calibration: Path | None
 
     def check(self) -> None:
         """Before anything is played or asked: an error at the end of a long run is a dear one."""
+        from holotron.errors import ConfigError
+
         self.make_protocol()
         self.temperature()
         self.money(0, 0)
+        if self.calibration is not None and not self.calibration.is_file():
+            raise ConfigError(f"there is no file {self.calibration}; `holotron judge calibrate --json` writes one")
 
     def make_protocol(self) -> Judge:
         from holotron.evals.judging.cases import JudgeRequest, protocols
@@ -103,6 +108,13 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
         ],
         None,
     ),
+    "calibration": (
+        Annotated[
+            Path | None,
+            _option(help="What `holotron judge calibrate --json` wrote of this judge: also estimate the true rate."),
+        ],
+        None,
+    ),
 }  # fmt: skip
 
 
@@ -159,6 +171,12 @@ def show_judged(judged: Judged, by: JudgeOptions) -> None:
             f"{'undecided':28} {overall.undecided} of {overall.cases} (with them: {100 * low:.1f} – {100 * high:.1f} %)"
         )
     print(f"{'decided by':28} {', '.join(f'{how} {count}' for how, count in sorted(figures.decided.items()))}")
+    if by.calibration is not None:
+        from holotron.evals.judging.correction import corrected, read_error_rates
+
+        config = judged.manifest["config"]
+        likely = corrected(overall, read_error_rates(by.calibration, f"{config['protocol']}, {config['model']}"))
+        print(f"{'likely true rate':28} {likely or '– (this judge tells nothing apart)'}")
     cost = f"{figures.requests} requests, {figures.prompt_tokens:,} + {figures.generated_tokens:,} tokens"
     if (money := by.money(figures.prompt_tokens, figures.generated_tokens)) is not None:
         cost += f", {money:.2f} in money"

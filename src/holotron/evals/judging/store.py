@@ -20,12 +20,14 @@ from typing import Any
 from holotron.errors import InputError
 from holotron.evals.judging.cases import Case, Decided, Judge, Ruling
 from holotron.evals.judging.model import JudgeModel, Usage
+from holotron.quoting import valid
 from holotron.storage.manifest import read_manifest
 from holotron.storage.store import ShardedStore, read_records
 from holotron.storage.tables import Row, Table, Tables, arrow
 
 FOLDER = "judgements"
 KIND = "judge"
+LONGEST_TEXT = 100_000
 
 
 def schema() -> Any:
@@ -59,7 +61,7 @@ class VerdictWriter:
 
     def __init__(self, folder: Path, config: Mapping[str, Any], **about: Any) -> None:
         manifest = {"kind": KIND, "config": dict(config), **about}
-        self._store = ShardedStore(folder, TABLES, manifest, shard_records=256, summary=lambda row: row)
+        self._store = ShardedStore(folder, TABLES, manifest, shard_records=256, summary=_kept)
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -73,7 +75,7 @@ class VerdictWriter:
         self._store.append({
             "id": case.id, "task": case.task, "site": case.site,
             "verdict": ruling.verdict, "decided": str(ruling.decided), "text": _storable(ruling.text),
-            "notes": _storable(json.dumps(dict(ruling.notes), ensure_ascii=False)), "screenshots": ruling.screenshots,
+            "notes": json.dumps(dict(ruling.notes)), "screenshots": ruling.screenshots,
             "requests": usage.requests, "prompt_tokens": usage.prompt_tokens,
             "generated_tokens": usage.generated_tokens, "seconds": seconds,
         })  # fmt: skip
@@ -92,8 +94,14 @@ class VerdictWriter:
         self.close()
 
 
+def _kept(row: Row) -> Row:
+    """What stays in memory of a verdict: not the judge's words."""
+    return {name: value for name, value in row.items() if name not in ("text", "notes")}
+
+
 def _storable(text: str) -> str:
-    return text.encode("utf-8", "replace").decode("utf-8")
+    """Models can say half of a surrogate pair, files cannot; and nobody reads more than this of a reply gone wild."""
+    return valid(text[:LONGEST_TEXT])
 
 
 def is_judgement(folder: Path) -> bool:

@@ -61,7 +61,7 @@ Status: success or failure"""  # noqa: E501
 
 THRESHOLD = 3
 MOST = 50  # screenshots in the last question
-LONGEST_REMARK = 500
+LONGEST_REMARK, LONGEST_POINTS = 500, 8000  # characters
 AT_A_TIME = 8  # screenshots of one case
 
 
@@ -94,7 +94,7 @@ class ThreeStageJudge:
         said = await ask([Message("system", (POINTS,)), Message("user", (f"Task: {case.goal}",))])
         if (nothing := said.without_verdict(0)) is not None:
             return nothing
-        points = said.text.strip()
+        points = said.text.strip()[:LONGEST_POINTS]
         paths = case.screenshots[-self._screenshots :] if self._screenshots else case.screenshots
         looks = await self._looks(case, points, paths, ask)
         kept = [look for look in looks if look.score is None or look.score >= self._threshold][-MOST:]
