@@ -32,7 +32,8 @@ OFFICIAL = json.loads((HERE / "webvoyager_official.json").read_text())
 
 
 def judged(server: JudgeServer, path: Path, by: Any = None, model: str = "m", **options: Any) -> Judged:
-    settings = {key: options.pop(key) for key in ("seconds", "retries", "parallel", "temperature") if key in options}
+    names = ("seconds", "retries", "parallel", "temperature", "max_tokens")
+    settings = {key: options.pop(key) for key in names if key in options}
 
     async def main() -> Judged:
         async with JudgeModel(server.url, model, **{"retries": 2, **settings}) as asked:
@@ -247,17 +248,25 @@ def test_a_judge_that_fails_on_and_on_is_not_asked_a_thousand_times(tmp_path):
         assert judged(server, tmp_path).figures.overall.successes == 40  # failures of the server are asked again
 
 
-def test_models_that_know_the_limit_of_tokens_by_its_newer_name(tmp_path):
+def test_models_that_want_it_said_otherwise(tmp_path):
     webvoyager_folder(tmp_path, "Shop--0")
-    says = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+    webvoyager_folder(tmp_path, "Shop--1")
+    wants = {
+        "max_tokens": "'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+        "seed": "Unknown name: seed",
+    }
 
     def answer(request: dict[str, Any]) -> Reply:
-        return Trouble(400, {"message": says}) if "max_tokens" in request else "SUCCESS"
+        return next((Trouble(400, {"message": says}) for name, says in wants.items() if name in request), "SUCCESS")
 
     with judge_server(answer) as server:
-        assert judged(server, tmp_path, temperature=None).verdicts == {"Shop--0": True}
-    assert server.requests[-1]["max_completion_tokens"] == 1000
-    assert "temperature" not in server.requests[-1]
+        result = judged(server, tmp_path, temperature=None, max_tokens=9000, parallel=1)
+    assert result.verdicts == {"Shop--0": True, "Shop--1": True}
+    assert set(server.requests[-1]) == {"model", "messages", "max_completion_tokens"}
+    assert server.requests[-1]["max_completion_tokens"] == 9000
+    assert len(server.requests) == 4  # learnt once
+    assert result.manifest["adapted"] == ["max_completion_tokens", "no seed"]
+    assert (result.manifest["config"]["temperature"], result.manifest["config"]["max_tokens"]) == (None, 9000)
     with (
         judge_server(lambda r: Trouble(400, {"message": "'temperature' does not support 0"})) as server,
         pytest.raises(PolicyError, match="--judge-temperature default"),

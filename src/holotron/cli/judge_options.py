@@ -32,6 +32,7 @@ class JudgeOptions:
     screenshots: int | None
     threshold: int | None
     judge_temperature: str
+    judge_tokens: int | None
     judge_seconds: float
     judge_requests: int
     judge_price: str | None
@@ -100,6 +101,13 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
         None,
     ),
     "judge_temperature": (Annotated[str, _option(help="A number, or `default`: as the model has it.")], "0"),
+    "judge_tokens": (
+        Annotated[
+            int | None,
+            _option(min=1, help="Of one reply; more for models that reason.", show_default="protocol's, 1000 or 1500"),
+        ],
+        None,
+    ),
     "judge_seconds": (Annotated[float, _option(min=0.1, help="For one request, before it is tried again.")], 180.0),
     "judge_requests": (Annotated[int, _option(min=1, help="Requests at once.")], 8),
     "judge_price": (
@@ -145,7 +153,12 @@ def judge_run(run: Path, by: JudgeOptions, *, out: Path | None = None, again: bo
     async def main() -> Judged:
         name, _ = await choose_model(by.judge, by.judge_model)
         model = JudgeModel(
-            by.judge, name, temperature=by.temperature(), seconds=by.judge_seconds, parallel=by.judge_requests
+            by.judge,
+            name,
+            temperature=by.temperature(),
+            max_tokens=by.judge_tokens,
+            seconds=by.judge_seconds,
+            parallel=by.judge_requests,
         )
         with counting(len(source.cases), "cases") as show:
 

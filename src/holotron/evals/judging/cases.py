@@ -80,8 +80,11 @@ class Said:
         """The ruling where this reply cannot hold a verdict at all."""
         if self.refused:
             return Ruling(None, Decided.REFUSED, self.text, notes or {}, screenshots)
-        if self.cut or not self.text.strip():
-            return Ruling(None, Decided.MALFORMED, self.text or "(nothing)", notes or {}, screenshots)
+        if self.cut:
+            why = "(cut off by the limit of tokens; a model that reasons needs a higher one)"
+            return Ruling(None, Decided.MALFORMED, f"{why} {self.text}", notes or {}, screenshots)
+        if not self.text.strip():
+            return Ruling(None, Decided.MALFORMED, "(nothing)", notes or {}, screenshots)
         return None
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 _KEYS = ("HOLOTRON_JUDGE_API_KEY", "HOLOTRON_API_KEY", "OPENAI_API_KEY")
 _STOPPED = "content_filter"
+NEWER_NAME, NO_SEED = "max_completion_tokens", "no seed"
 
 
 class Unanswered(Exception):
@@ -57,27 +59,31 @@ class JudgeModel:
         *,
         temperature: float | None = 0.0,
         seed: int | None = 42,
+        max_tokens: int | None = None,
         seconds: float = 180.0,
         retries: int = 4,
         parallel: int = 8,
     ) -> None:
-        """`temperature` and `seed` None: the server's own. `seconds`: of one request, before it is tried again."""
+        """`temperature` and `seed` None: the server's own; `max_tokens` None: the protocol's. `seconds`: for one request
+        before it is tried again."""
         if parallel < 1 or seconds <= 0 or retries < 0:
             raise ConfigError("a judge needs at least one request at a time, some seconds for it, and retries from 0")
         self._base_url = without_credentials(base_url)
         self._model = model
-        self._temperature, self._seed = temperature, seed
+        self._temperature, self._seed, self.max_tokens = temperature, seed, max_tokens
         self.parallel = parallel
         self._places = asyncio.Semaphore(parallel)
         self._client = _client(base_url, seconds, retries)
         self._longest = (retries + 1) * seconds + 60.0  # also for a server that sends a byte now and then
-        self._tokens_name = "max_tokens"  # newer models know it as max_completion_tokens
+        self.adapted: set[str] = set()  # what the server did not take as it is
 
     def describe(self) -> dict[str, Any]:
         """For the manifest; not where it is served."""
         return {"model": self._model, "temperature": self._temperature, "seed": self._seed}
 
     async def ask(self, messages: Sequence[Message], max_tokens: int) -> tuple[Said, Usage]:
+        """`max_tokens` is the protocol's limit, where this model has none of its own."""
+        max_tokens = self.max_tokens or max_tokens
         async with self._places:
             response = await self._answered([to_openai(message) for message in messages], max_tokens)
         if isinstance(response, Said):
@@ -97,10 +103,11 @@ class JudgeModel:
         import openai
 
         while True:
-            request: dict[str, Any] = {"model": self._model, "messages": messages, self._tokens_name: max_tokens}
+            tokens = NEWER_NAME if NEWER_NAME in self.adapted else "max_tokens"
+            request: dict[str, Any] = {"model": self._model, "messages": messages, tokens: max_tokens}
             if self._temperature is not None:
                 request["temperature"] = self._temperature
-            if self._seed is not None:
+            if self._seed is not None and NO_SEED not in self.adapted:
                 request["seed"] = self._seed
             try:
                 async with asyncio.timeout(self._longest):
@@ -119,10 +126,15 @@ class JudgeModel:
                 raise Unanswered(f"{self._base_url} answered what is no completion: {error}"[:500]) from None
 
     def _adapts(self, error: Any, request: Mapping[str, Any]) -> bool:
-        """Reasoning models refuse `max_tokens` by that name. The same question can be asked by the other one."""
+        """Some servers want the limit of tokens by its newer name, or know no seed. The question stays the same."""
         text = _text(error)
-        if error.status_code == 400 and "max_completion_tokens" in text and "max_tokens" in request:
-            self._tokens_name = "max_completion_tokens"
+        if error.status_code not in (400, 422):
+            return False
+        if NEWER_NAME in text and "max_tokens" in request:
+            self.adapted.add(NEWER_NAME)
+            return True
+        if re.search(r"\bseed\b", text) and "seed" in request:
+            self.adapted.add(NO_SEED)
             return True
         return False
 

@@ -68,6 +68,8 @@ async def judge(
     with VerdictWriter(folder, config, **about) as writer:
         writer.forget(Decided.FAILED, *((Decided.REFUSED, Decided.MALFORMED) if again else ()))
         await _Hearing(by, model, writer, len(source.cases), on_progress).all(source.cases)
+        if model.adapted:
+            writer.note(adapted=sorted(model.adapted))
         rows = [writer.rows[case.id] for case in source.cases]
     return Judged(folder, judged_figures(rows), writer.manifest, {row["id"]: row["verdict"] for row in rows})
 

@@ -46,7 +46,7 @@ TABLES = Tables(1, Table("verdicts", schema))
 
 def config_of(judge: Judge, model: JudgeModel) -> dict[str, Any]:
     """What a verdict depends on."""
-    return {**judge.describe(), **model.describe(), "max_tokens": judge.max_tokens}
+    return {**judge.describe(), **model.describe(), "max_tokens": model.max_tokens or judge.max_tokens}
 
 
 def default_folder(source: Path, config: Mapping[str, Any]) -> Path:
@@ -79,6 +79,10 @@ class VerdictWriter:
             "requests": usage.requests, "prompt_tokens": usage.prompt_tokens,
             "generated_tokens": usage.generated_tokens, "seconds": seconds,
         })  # fmt: skip
+
+    def note(self, **about: Any) -> None:
+        """Something else that the manifest should say."""
+        self._store.update_manifest(**about)
 
     def forget(self, *decided: Decided) -> None:
         """Take these off, so that they are asked again."""
