@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -222,6 +223,17 @@ def test_what_was_added_is_judged_and_only_that(tmp_path):
         webvoyager_folder(tmp_path, "Shop--1", task="Another.")
         assert judged(server, tmp_path).figures.overall.successes == 2
         assert ["Another." in text_of(request) for request in server.requests] == [False, True]
+
+
+def test_an_episode_that_was_played_again_is_judged_again(tmp_path):
+    folder = webvoyager_folder(tmp_path, "Shop--0", answer=None)
+    webvoyager_folder(tmp_path, "Shop--1", task="Another.")
+    with judge_server(lambda request: "SUCCESS") as server:
+        assert judged(server, tmp_path).verdicts == {"Shop--0": False, "Shop--1": True}
+        shutil.rmtree(folder)
+        webvoyager_folder(tmp_path, "Shop--0")
+        assert judged(server, tmp_path).verdicts == {"Shop--0": True, "Shop--1": True}
+    assert ["Another." in text_of(request) for request in server.requests] == [True, False]
 
 
 def test_killed_and_resumed_nothing_is_lost_or_asked_twice(tmp_path):

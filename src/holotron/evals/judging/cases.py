@@ -6,6 +6,8 @@ judge's server failed, the judge refused or wrote no verdict. It is never counte
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -32,6 +34,12 @@ class Case:
     actions: tuple[str, ...] = ()  # what was done, one line each, without the answer
     site: str = ""
     spoiled: str = ""  # why it cannot be judged: the environment broke, records are missing
+
+    def fingerprint(self) -> str:
+        """Of what there is to judge: an episode that was played again under the same name is another one."""
+        sizes = [(path.name, path.stat().st_size if path.is_file() else -1) for path in self.screenshots]
+        said = [self.goal, self.answer, self.actions, self.spoiled, sizes]
+        return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
 
 
 def picture(path: Path) -> Image:

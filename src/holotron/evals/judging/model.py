@@ -64,7 +64,7 @@ class JudgeModel:
         retries: int = 4,
         parallel: int = 8,
     ) -> None:
-        """`temperature` and `seed` None: the server's own; `max_tokens` None: the protocol's. `seconds`: for one request
+        """`temperature` and `seed` None: the server's; `max_tokens` None: the protocol's. `seconds`: for one request
         before it is tried again."""
         if parallel < 1 or seconds <= 0 or retries < 0:
             raise ConfigError("a judge needs at least one request at a time, some seconds for it, and retries from 0")

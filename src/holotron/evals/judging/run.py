@@ -3,8 +3,8 @@
     judged = await judge(read_source(Path("runs/eval")), WebVoyagerJudge(), model)      # the same call again resumes
     judged.folder, judged.figures.overall
 
-Nothing is asked twice: not after a kill -9, not by a second run. Cases that the judge's server failed are the
-exception; with `again`, also those it refused or answered without a verdict.
+Nothing is asked twice: not after a kill -9, not by a second run. The exceptions are cases that the judge's server
+failed, and episodes that were played again since; with `again`, also cases it refused or answered without a verdict.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ async def judge(
     folder = out or default_folder(source.path, config)
     about = {"judged": source.path.resolve().name, "source": source.kind, "cases": len(source.cases)}
     with VerdictWriter(folder, config, **about) as writer:
-        writer.forget(Decided.FAILED, *((Decided.REFUSED, Decided.MALFORMED) if again else ()))
+        writer.forget(source.cases, Decided.FAILED, *((Decided.REFUSED, Decided.MALFORMED) if again else ()))
         await _Hearing(by, model, writer, len(source.cases), on_progress).all(source.cases)
         if model.adapted:
             writer.note(adapted=sorted(model.adapted))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ def schema() -> Any:
     pa = arrow()
     text, number = pa.string(), pa.int64()
     return pa.schema({
-        "id": text, "task": text, "site": text,
+        "id": text, "task": text, "site": text, "fingerprint": text,
         "verdict": pa.bool_(),  # null: undecided
         "decided": text, "text": text, "notes": text, "screenshots": number,
         "requests": number, "prompt_tokens": number, "generated_tokens": number, "seconds": pa.float64(),
@@ -73,7 +73,7 @@ class VerdictWriter:
 
     def add(self, case: Case, ruling: Ruling, usage: Usage, seconds: float) -> None:
         self._store.append({
-            "id": case.id, "task": case.task, "site": case.site,
+            "id": case.id, "task": case.task, "site": case.site, "fingerprint": case.fingerprint(),
             "verdict": ruling.verdict, "decided": str(ruling.decided), "text": _storable(ruling.text),
             "notes": json.dumps(dict(ruling.notes)), "screenshots": ruling.screenshots,
             "requests": usage.requests, "prompt_tokens": usage.prompt_tokens,
@@ -84,9 +84,11 @@ class VerdictWriter:
         """Something else that the manifest should say."""
         self._store.update_manifest(**about)
 
-    def forget(self, *decided: Decided) -> None:
-        """Take these off, so that they are asked again."""
-        self._store.forget([id for id, row in self.rows.items() if row["decided"] in decided])
+    def forget(self, cases: Iterable[Case], *decided: Decided) -> None:
+        """Take verdicts of these kinds off, and those on cases that have changed since, so that they are made again."""
+        now = {case.id: case.fingerprint() for case in cases}
+        changed = {id for id, row in self.rows.items() if now.get(id, row["fingerprint"]) != row["fingerprint"]}
+        self._store.forget(changed | {id for id, row in self.rows.items() if row["decided"] in decided})
 
     def close(self) -> None:
         self._store.close()
