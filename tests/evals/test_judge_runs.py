@@ -17,8 +17,10 @@ from typing import Any
 import pytest
 
 from holotron.agent.policies.scripted import ScriptedPolicy
+from holotron.envs.base import FreshEnvironments
 from holotron.errors import ConfigError, InputError
 from holotron.evals.calibration import calibrate, read_human_labels
+from holotron.evals.judging.apply import apply_verdicts
 from holotron.evals.judging.cases import Decided
 from holotron.evals.judging.figures import judged_figures
 from holotron.evals.judging.labels import labels_of_folder, labels_of_run
@@ -28,8 +30,8 @@ from holotron.evals.judging.three_stage import ThreeStageJudge
 from holotron.evals.judging.webvoyager import WebVoyagerJudge
 from holotron.rollouts.runner import RolloutSettings, rollout
 from holotron.rollouts.store import RunReader, RunWriter
-from holotron.types import Answer, Outcome, Task
-from tests.agent.toy import ButtonPool, press_target
+from holotron.types import Answer, Outcome, StepResult, Task
+from tests.agent.toy import ButtonEnvironment, ButtonPool, press_target
 from tests.evals.judge_server import JudgeServer, Trouble, images_of, judge_server, text_of
 from tests.evals.recorded import mind2web_folder, webvoyager_folder
 from tests.evals.test_judging import judged
@@ -333,6 +335,54 @@ def test_damaged_verdicts_are_found_and_made_again(tmp_path):
         assert CliRunner().invoke(app, ["verify", str(folder), "--quarantine"]).exit_code == 0
         assert judged(server, tmp_path).verdicts == {"Shop--0": True}
     assert len(server.requests) == 2
+
+
+def answer_at_once(run: Path, seeds: int = 4) -> None:
+    """Episodes that nobody can score: the second gives up."""
+
+    class Unscored(ButtonEnvironment):
+        async def step(self, action: Any) -> StepResult:
+            return StepResult(await self.observe(), done=True)
+
+    def script(environment: Any, observation: Any, step: int) -> Any:
+        return None if environment.task.seed == 1 else Answer(f"It is number {environment.task.seed}.")
+
+    tasks = [Task("buttons", "press", seed=seed) for seed in range(seeds)]
+    pool = FreshEnvironments(Unscored)
+    asyncio.run(rollout(tasks, ScriptedPolicy(script), pool, run, settings=RolloutSettings(sessions=1)))
+
+
+def test_a_judged_copy_is_a_run_like_any_other(tmp_path):
+    run, copy = tmp_path / "run", tmp_path / "copy"
+    answer_at_once(run)
+    says = {"number 0": "SUCCESS", "number 2": "NOT SUCCESS", "number 3": "hm"}
+    with judge_server(lambda r: next(said for words, said in says.items() if words in text_of(r))) as server:
+        result = judged(server, run)
+    for _ in range(2):  # once more changes nothing
+        outcomes = apply_verdicts(run, result.folder, copy)
+        assert outcomes == {Outcome.SUCCESS: 1, Outcome.FAILURE: 2, Outcome.UNSCORED: 1}
+    reader = RunReader(copy)
+    assert [row["outcome"] for row in reader.episodes()] == ["success", "failure", "failure", "unscored"]
+    assert reader.manifest["judge"] == "webvoyager, m, 15 screenshots"
+    assert reader.manifest["config"]["judge"]["prompts"] == result.manifest["config"]["prompts"]
+    assert [row["outcome"] for row in RunReader(run).episodes()].count("unscored") == 3  # as it was recorded
+    assert next(reader.trajectories()).steps[0].observation.image  # pictures came along
+    answer_at_once(run, 5)
+    with pytest.raises(InputError, match="1 episodes have no verdict yet"):
+        apply_verdicts(run, result.folder, copy)
+
+
+def test_a_judge_does_not_overrule_an_exact_check(tmp_path):
+    play(tmp_path / "run", 2)
+    webvoyager_folder(tmp_path / "results", "Shop--0")
+    with judge_server(lambda request: "Score: 3\nStatus: failure, NOT SUCCESS") as server:
+        folder = judged(server, tmp_path / "run", ThreeStageJudge()).folder
+        others = judged(server, tmp_path / "results").folder
+    with pytest.raises(ConfigError, match="does not replace an exact check"):
+        apply_verdicts(tmp_path / "run", folder, tmp_path / "copy")
+    with pytest.raises(ConfigError, match="no run directory of ours"):
+        apply_verdicts(tmp_path / "results", others, tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
 
 
 def test_a_protocol_of_ones_own(tmp_path):

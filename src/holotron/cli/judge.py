@@ -59,6 +59,19 @@ def run(
 
 
 @app.command()
+def apply(
+    path: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory that was judged.")],
+    verdicts: Annotated[Path, typer.Argument(help="The folder that `holotron judge` wrote.")],
+    out: Annotated[Path, typer.Option(help="The judged copy of the run.")],
+) -> None:
+    """Copy a run with a judge's verdicts as its outcomes: for `report`, `eval compare` and `export`."""
+    from holotron.evals.judging.apply import apply_verdicts
+
+    outcomes = apply_verdicts(path, verdicts, out)
+    print(f"{out}  ({', '.join(f'{count} {outcome}' for outcome, count in sorted(outcomes.items()))})")
+
+
+@app.command()
 def calibrate(
     human: Annotated[
         Path,

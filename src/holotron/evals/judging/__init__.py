@@ -6,6 +6,6 @@
 
 Read in this order: `cases` (what a judge is shown of an episode), `sources` (cases from runs and from other people's
 result folders), `model` (the model behind an address), `webvoyager` and `three_stage` (the protocols), `store`
-(verdicts on disk), `run` (all cases, several at a time), `figures`, `labels` (for calibration). What figures are
-worth: docs/judging.md.
+(verdicts on disk), `run` (all cases, several at a time), `figures`, `labels` and `correction` (calibration), `apply` (a
+run with verdicts as its outcomes). What figures are worth: docs/judging.md.
 """
