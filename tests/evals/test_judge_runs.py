@@ -270,18 +270,19 @@ def _until(condition: Any, process: subprocess.Popen[bytes]) -> None:
         time.sleep(0.01)
 
 
-def test_the_command_says_what_came_out_and_what_it_cost(tmp_path):
+def test_the_command_says_what_came_out_and_what_it_cost(tmp_path, monkeypatch):
     from typer.testing import CliRunner
 
     from holotron.cli.judge import app
 
     for number in range(4):
-        webvoyager_folder(tmp_path / "results", f"{('Shop', 'Bank')[number % 2]}--{number}", task=f"Number {number}.")
+        webvoyager_folder(tmp_path / "run", f"{('Shop', 'Bank')[number % 2]}--{number}", task=f"Number {number}.")
     says = {"Number 0.": "SUCCESS", "Number 1.": "NOT SUCCESS", "Number 2.": "who knows"}
 
     def answer(request: dict[str, Any]) -> Any:
         return next((said for task, said in says.items() if task in text_of(request)), Trouble(500))
 
+    monkeypatch.chdir(tmp_path)
     calibration = tmp_path / "calibration.json"
     rates = {"false_positive": {"count": 20, "of": 100}, "false_negative": {"count": 10, "of": 100}}
     calibration.write_text(json.dumps({"webvoyager, looker": rates}))
@@ -289,7 +290,7 @@ def test_the_command_says_what_came_out_and_what_it_cost(tmp_path):
     def call(server: JudgeServer, *more: str) -> Any:
         out = ["--json", str(tmp_path / "found.json"), "--judge-price", "2.5,10", "--judge-seconds", "5"]
         out += ["--calibration", str(calibration)]
-        return CliRunner().invoke(app, [str(tmp_path / "results"), "--judge", server.url, *out, *more])
+        return CliRunner().invoke(app, ["run", "--judge", server.url, *out, *more])
 
     with judge_server(answer) as server:
         result = call(server)

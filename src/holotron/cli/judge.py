@@ -16,7 +16,7 @@ class RunGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # typer brings a click of its own, or not
         if args and args[0] not in self.commands and not args[0].startswith("-"):
-            return "run", self.commands["run"], args
+            return "RUN", self.commands["RUN"], args
         return super().resolve_command(ctx, args)
 
 
@@ -31,7 +31,7 @@ def about() -> None:
     """
 
 
-@app.command()
+@app.command("RUN")  # in capitals: a folder may well be called run
 @with_judge(required=True)
 def run(
     path: Annotated[
