@@ -122,7 +122,7 @@ def suite(
             made = write_report(folder)
         print(f"report: {made.path}")
     if by is not None:
-        _store(json, {**found, "judged": judge_run(folder, by).to_json()})
+        _store(json, {**result.to_json(), "judged": judge_run(folder, by).to_json()})
 
 
 @app.command()
