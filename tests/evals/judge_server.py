@@ -41,6 +41,7 @@ class JudgeServer:
         self.reply = reply
         self.requests: list[dict[str, Any]] = []
         self.keys: list[str] = []
+        self.models = ["looker"]
         self.busy = self.most_busy = 0
         self._lock = threading.Lock()
         server = self
@@ -49,7 +50,9 @@ class JudgeServer:
             protocol_version = "HTTP/1.1"
 
             def do_GET(self) -> None:
-                self._send(200, {"object": "list", "data": [{"id": "looker", "object": "model"}]})
+                server.keys.append(self.headers.get("Authorization", ""))
+                models = [{"id": name, "object": "model", "created": 0, "owned_by": "test"} for name in server.models]
+                self._send(200, {"object": "list", "data": models})
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

@@ -16,7 +16,7 @@ import pytest
 from holotron.errors import ConfigError, InputError, PolicyError
 from holotron.evals.judging import webvoyager
 from holotron.evals.judging.cases import Case, Decided, JudgeRequest, protocols
-from holotron.evals.judging.model import JudgeModel
+from holotron.evals.judging.model import JudgeModel, only_model
 from holotron.evals.judging.run import Judged, judge
 from holotron.evals.judging.sources import read_source
 from holotron.evals.judging.store import read_verdict_rows
@@ -272,6 +272,21 @@ def test_models_that_want_it_said_otherwise(tmp_path):
         pytest.raises(PolicyError, match="--judge-temperature default"),
     ):
         judged(server, tmp_path)
+
+
+def test_only_the_judges_own_key_travels(tmp_path, monkeypatch):
+    webvoyager_folder(tmp_path, "Shop--0")
+    monkeypatch.setenv("HOLOTRON_API_KEY", "of-the-policy")
+    monkeypatch.setenv("OPENAI_API_KEY", "of-openai")
+    with judge_server(lambda request: "SUCCESS") as server:
+        assert asyncio.run(only_model(server.url)) == "looker"
+        monkeypatch.setenv("HOLOTRON_JUDGE_API_KEY", "of-the-judge")
+        folder = judged(server, tmp_path).folder
+        assert server.keys == ["Bearer of-openai", "Bearer of-the-judge"]
+        assert all(b"of-the-judge" not in file.read_bytes() for file in folder.rglob("*") if file.is_file())
+        server.models = ["a", "b"]
+        with pytest.raises(ConfigError, match="2 models; say which with --judge-model"):
+            asyncio.run(only_model(server.url))
 
 
 def test_requests_at_once_are_bounded(tmp_path):

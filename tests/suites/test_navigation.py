@@ -109,6 +109,9 @@ def test_the_same_questions_have_the_same_hash_wherever_they_lie(tmp_path):
     edited = write_rows(tmp_path / "edited.jsonl", [*QUESTIONS[:2], {**QUESTIONS[2], "ques": "When does it close?"}])
     assert find_suite(f"webvoyager:{edited}").facts["subset"] != by_file.facts["subset"]
     assert [task.name for task in find_suite(f"webvoyager:{file}", tasks="Tea").tasks] == ["Tea--0", "Tea--1"]
+    write_rows(tmp_path / "deep" / "patchedTasks.jsonl", QUESTIONS[:1])
+    patched = find_suite(f"webvoyager-magnitude:{tmp_path / 'deep'}")
+    assert (patched.name, len(patched.tasks), patched.facts["published_items"]) == ("webvoyager-magnitude", 1, 590)
 
 
 def test_a_copy_can_reach_nothing_but_itself():

@@ -141,9 +141,8 @@ def with_judge(*, required: bool) -> Callable[[C], C]:
 
 def judge_run(run: Path, by: JudgeOptions, *, out: Path | None = None, again: bool = False) -> Judged:
     """Judge what is recorded there, with a bar, and print what came out."""
-    from holotron.agent.policies.openai_api import choose_model
     from holotron.cli.counting import counting
-    from holotron.evals.judging.model import JudgeModel
+    from holotron.evals.judging.model import JudgeModel, only_model
     from holotron.evals.judging.run import JudgeProgress, judge
     from holotron.evals.judging.sources import read_source
 
@@ -151,7 +150,7 @@ def judge_run(run: Path, by: JudgeOptions, *, out: Path | None = None, again: bo
     protocol, source = by.make_protocol(), read_source(run)
 
     async def main() -> Judged:
-        name, _ = await choose_model(by.judge, by.judge_model)
+        name = by.judge_model or await only_model(by.judge)
         model = JudgeModel(
             by.judge,
             name,

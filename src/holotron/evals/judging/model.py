@@ -7,7 +7,8 @@ At most `parallel` requests at a time. Time-outs, overload and server errors are
 still fails is `Unanswered`, which costs one case its verdict. What no case can get past (nobody listens, the key is
 wrong, there is no such model) is a `PolicyError`, which ends the run; verdicts so far stay.
 
-The API key is read from HOLOTRON_JUDGE_API_KEY, HOLOTRON_API_KEY or OPENAI_API_KEY and is never written down.
+The API key is read from HOLOTRON_JUDGE_API_KEY or OPENAI_API_KEY and is never written down. That of the policy's server
+(HOLOTRON_API_KEY) is not sent: the judge may be somebody else's.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from holotron.evals.judging.cases import Said
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-_KEYS = ("HOLOTRON_JUDGE_API_KEY", "HOLOTRON_API_KEY", "OPENAI_API_KEY")
+_KEYS = ("HOLOTRON_JUDGE_API_KEY", "OPENAI_API_KEY")
 _STOPPED = "content_filter"
 NEWER_NAME, NO_SEED = "max_completion_tokens", "no seed"
 
@@ -142,7 +143,7 @@ class JudgeModel:
         text, status = _text(error), error.status_code
         where = f"the judge at {self._base_url} answered {status}: {text}"
         if status in (401, 403):
-            raise PolicyError(f"{where}. Set {_KEYS[0]}, {_KEYS[1]} or {_KEYS[2]}.") from None
+            raise PolicyError(f"{where}. Set {' or '.join(_KEYS)}.") from None
         if status == 404:
             raise PolicyError(
                 f"{where}. Is {self._model!r} a model it serves, and does the address end in /v1?"
@@ -162,6 +163,25 @@ class JudgeModel:
 
     async def __aexit__(self, *error: object) -> None:
         await self.close()
+
+
+async def only_model(base_url: str) -> str:
+    """The name of a server's model, where it has one only."""
+    import openai
+
+    client = _client(base_url, 30.0, 1)
+    try:
+        names = [card.id async for card in client.models.list()]
+    except openai.OpenAIError as error:
+        raise PolicyError(
+            f"cannot list the models of the judge at {without_credentials(base_url)} ({error}); is it running? "
+            "Or name the model: --judge-model"
+        ) from None
+    finally:
+        await client.close()
+    if len(names) != 1:
+        raise ConfigError(f"the judge's server has {len(names)} models; say which with --judge-model: {names[:10]}")
+    return names[0]
 
 
 def _text(error: Any) -> str:
