@@ -15,7 +15,7 @@ SHOWN = 20  # findings
 
 
 def verify(
-    folder: Annotated[Path, typer.Argument(help="A run directory, a folder of labels, or a folder of pages.")],
+    folder: Annotated[Path, typer.Argument(help="A run directory, a folder of labels, of verdicts, or of pages.")],
     quarantine: Annotated[
         bool, typer.Option("--quarantine", help="Move what is damaged to FOLDER/quarantine and use the rest.")
     ] = False,
@@ -55,12 +55,14 @@ def _kind(folder: Path) -> tuple[Tables, Check]:
     from holotron.data.shards import TABLES as PAGES
     from holotron.data.shards import image_check
     from holotron.errors import InputError
+    from holotron.evals.judging.store import TABLES as VERDICTS
     from holotron.rollouts.store import picture_check
     from holotron.rollouts.tables import TABLES as EPISODES
 
     kinds: tuple[tuple[Tables, Check], ...] = (
         (EPISODES, picture_check(folder)),
         (LABELS, lambda record: ()),
+        (VERDICTS, lambda record: ()),
         (PAGES, image_check),
     )
     for tables, check in kinds:

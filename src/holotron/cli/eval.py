@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from holotron.cli.agent_options import with_policy, with_view
+from holotron.cli.judge_options import JudgeOptions, judge_run, with_judge
 
 if TYPE_CHECKING:
     from holotron.agent.policies.base import Policy as Actor
@@ -61,10 +62,12 @@ def about(
 @app.command()
 @with_policy()
 @with_view
+@with_judge(required=False)
 def suite(
     name: Annotated[str, typer.Argument(metavar="SUITE", help="miniwob, a file, a folder, or module:function.")],
     who: PolicyRequest,
     view: View,
+    by: JudgeOptions | None,
     tasks: Annotated[str, typer.Option(help="all, or names with commas.")] = "all",
     seeds: Annotated[str, typer.Option(help="A:B (B not included), or one number.")] = "200000:200005",
     json: Annotated[Path | None, typer.Option(help="Also write the result here.")] = None,
@@ -98,6 +101,8 @@ def suite(
     folder = out or Path("runs") / time.strftime("eval-%Y%m%d-%H%M%S")
     console = Console(stderr=True)
     wanted = parse_seeds(seeds)
+    if by is not None:
+        by.check()
 
     async def main() -> Evaluation:
         async with opened(who, name, tasks=tasks, seeds=wanted, view=view, steps=steps, seconds=seconds) as (
@@ -120,6 +125,8 @@ def suite(
         with console.status("writing the report"):
             made = write_report(folder)
         print(f"report: {made.path}")
+    if by is not None:
+        _store(json, {**result.to_json(), "judged": judge_run(folder, by).to_json()})
 
 
 @app.command()

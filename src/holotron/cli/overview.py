@@ -24,7 +24,7 @@ COMMANDS = {
     "bench": ("holotron.cli.bench", "Measure agent sessions: steps per second, latency, memory."),
     "rollout": ("holotron.cli.rollout", "Run many episodes at once and record every step."),
     "eval": ("holotron.cli.eval", "Score a policy on a suite of tasks."),
-    "judge": ("holotron.cli.judge", "Say how far the verdicts of a judge can be trusted."),
+    "judge": ("holotron.cli.judge", "Let a model say which episodes succeeded; see how far to trust it."),
     "report": ("holotron.cli.report", "Turn a run into one HTML page to look at."),
     "export": ("holotron.cli.export", "Turn recorded trajectories into training data."),
     "data": ("holotron.cli.data", "Generate labelled pages, or label screenshots."),

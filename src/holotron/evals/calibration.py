@@ -79,10 +79,12 @@ def calibrate(human: Labels, judged: Labels) -> Calibration:
 
 
 def read_human_labels(file: Path) -> Labels:
-    """Online-Mind2Web's `human_label.json`: a list of rows with `task_id` and one `AGENT_human_label` per agent. Labels
-    other than 0 and 1 (nobody could tell) are left out."""
+    """Online-Mind2Web's `human_label.json`: a list of rows with `task_id` and one `AGENT_human_label` per agent. Or,
+    for one agent, `{task: 0 or 1}`. Labels other than 0 and 1 (nobody could tell) are left out."""
     labels: Labels = {}
     rows = _json(file)
+    if isinstance(rows, Mapping) and rows:
+        return {(plain_name(""), str(task)): int(value) for task, value in rows.items() if str(value) in ("0", "1")}
     if not isinstance(rows, list):
         raise InputError(f"{file} holds a {type(rows).__name__}, not a list of rows")
     for number, row in enumerate(rows, start=1):

@@ -90,6 +90,12 @@ GROUNDING = (
     "showdown-clicks",
 )  # fmt: skip
 
+NAVIGATION = {
+    **dict.fromkeys(("webvoyager", "webvoyager-fara", "webvoyager-magnitude", "webvoyager-nemo"), "webvoyager"),
+    "online-mind2web": "online_mind2web",
+    "webgames": "webgames",
+}  # name -> module in suites/navigation
+
 suites: Registry[SuiteFactory] = Registry(
     "suite",
     "holotron.suites",
@@ -97,7 +103,8 @@ suites: Registry[SuiteFactory] = Registry(
         name: f"holotron.suites.{name}"
         for name in ("miniwob", "web", "painted", "asked", "sites", "recall", "trac", "gymnasium")
     }
-    | dict.fromkeys(GROUNDING, "holotron.suites.grounding.play"),
+    | dict.fromkeys(GROUNDING, "holotron.suites.grounding.play")
+    | {name: f"holotron.suites.navigation.{module}" for name, module in NAVIGATION.items()},
 )
 
 
@@ -136,12 +143,14 @@ def named(spec: str) -> tuple[str, str]:
     pages for `asked`."""
     if spec in suites:
         return spec, ""
+    name, _, argument = spec.partition(":")
+    if argument and name in suites:  # also where the argument is a file: `webvoyager:tasks.jsonl`
+        return name, argument
     if Path(spec).suffix in (".jsonl", ".json"):
         return "web", spec
     if Path(spec).is_dir():
         return "asked", spec
-    name, _, argument = spec.partition(":")
-    return (name, argument) if argument and name in suites else (spec, "")
+    return spec, ""
 
 
 def check_name(name: str, known: Sequence[str]) -> None:

@@ -1,0 +1,200 @@
+"""The model behind a judge: any OpenAI-compatible server that takes pictures.
+
+    async with JudgeModel("https://api.openai.com/v1", "o4-mini", parallel=8) as model:
+        said = await model.ask(messages)
+
+At most `parallel` requests at a time. Time-outs, overload and server errors are tried again with growing pauses; what
+still fails is `Unanswered`, which costs one case its verdict. What no case can get past (nobody listens, the key is
+wrong, there is no such model) is a `PolicyError`, which ends the run; verdicts so far stay.
+
+The API key is read from HOLOTRON_JUDGE_API_KEY or OPENAI_API_KEY and is never written down. That of the policy's server
+(HOLOTRON_API_KEY) is not sent: the judge may be somebody else's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from holotron.agent.messages import Message, to_openai
+from holotron.agent.policies.openai_api import without_credentials
+from holotron.errors import ConfigError, MissingDependency, PolicyError
+from holotron.evals.judging.cases import Said
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+_KEYS = ("HOLOTRON_JUDGE_API_KEY", "OPENAI_API_KEY")
+_STOPPED = "content_filter"
+NEWER_NAME, NO_SEED = "max_completion_tokens", "no seed"
+
+
+class Unanswered(Exception):
+    """This question got no answer; another one may."""
+
+
+@dataclass(slots=True)
+class Usage:
+    """What questions have cost."""
+
+    requests: int = 0
+    prompt_tokens: int = 0
+    generated_tokens: int = 0
+
+    def add(self, other: Usage) -> None:
+        self.requests += other.requests
+        self.prompt_tokens += other.prompt_tokens
+        self.generated_tokens += other.generated_tokens
+
+
+class JudgeModel:
+    def __init__(
+        self,
+        base_url: str,
+        model: str,
+        *,
+        temperature: float | None = 0.0,
+        seed: int | None = 42,
+        max_tokens: int | None = None,
+        seconds: float = 180.0,
+        retries: int = 4,
+        parallel: int = 8,
+    ) -> None:
+        """`temperature` and `seed` None: the server's; `max_tokens` None: the protocol's. `seconds`: for one request
+        before it is tried again."""
+        if parallel < 1 or seconds <= 0 or retries < 0:
+            raise ConfigError("a judge needs at least one request at a time, some seconds for it, and retries from 0")
+        self._base_url = without_credentials(base_url)
+        self._model = model
+        self._temperature, self._seed, self.max_tokens = temperature, seed, max_tokens
+        self.parallel = parallel
+        self._places = asyncio.Semaphore(parallel)
+        self._client = _client(base_url, seconds, retries)
+        self._longest = (retries + 1) * seconds + 60.0  # also for a server that sends a byte now and then
+        self.adapted: set[str] = set()  # what the server did not take as it is
+
+    def describe(self) -> dict[str, Any]:
+        """For the manifest; not where it is served."""
+        return {"model": self._model, "temperature": self._temperature, "seed": self._seed}
+
+    async def ask(self, messages: Sequence[Message], max_tokens: int) -> tuple[Said, Usage]:
+        """`max_tokens` is the protocol's limit, where this model has none of its own."""
+        max_tokens = self.max_tokens or max_tokens
+        async with self._places:
+            response = await self._answered([to_openai(message) for message in messages], max_tokens)
+        if isinstance(response, Said):
+            return response, Usage(1)
+        used = response.usage
+        usage = Usage(1, getattr(used, "prompt_tokens", 0) or 0, getattr(used, "completion_tokens", 0) or 0)
+        if not response.choices:
+            raise Unanswered("the server answered without a choice")
+        choice = response.choices[0]
+        refusal = getattr(choice.message, "refusal", None)
+        text = choice.message.content or refusal or ""
+        refused = bool(refusal) or choice.finish_reason == _STOPPED
+        return Said(text, refused, choice.finish_reason == "length"), usage
+
+    async def _answered(self, messages: list[dict[str, Any]], max_tokens: int) -> Any:
+        """The response; or, where a server's filter refuses the question itself, what it said."""
+        import openai
+
+        while True:
+            tokens = NEWER_NAME if NEWER_NAME in self.adapted else "max_tokens"
+            request: dict[str, Any] = {"model": self._model, "messages": messages, tokens: max_tokens}
+            if self._temperature is not None:
+                request["temperature"] = self._temperature
+            if self._seed is not None and NO_SEED not in self.adapted:
+                request["seed"] = self._seed
+            try:
+                async with asyncio.timeout(self._longest):
+                    return await self._client.chat.completions.create(**request)
+            except (openai.APITimeoutError, TimeoutError):
+                raise Unanswered(f"{self._base_url} did not answer in time") from None
+            except openai.APIConnectionError as error:
+                raise PolicyError(
+                    f"cannot reach the judge at {self._base_url} ({error.__cause__ or error}); is it running?"
+                ) from None
+            except openai.APIStatusError as error:
+                if self._adapts(error, request):
+                    continue
+                return self._refusal(error)
+            except (openai.OpenAIError, ValueError) as error:  # an answer that is no JSON, say
+                raise Unanswered(f"{self._base_url} answered what is no completion: {error}"[:500]) from None
+
+    def _adapts(self, error: Any, request: Mapping[str, Any]) -> bool:
+        """Some servers want the limit of tokens by its newer name, or know no seed. The question stays the same."""
+        text = _text(error)
+        if error.status_code not in (400, 422):
+            return False
+        if NEWER_NAME in text and "max_tokens" in request:
+            self.adapted.add(NEWER_NAME)
+            return True
+        if re.search(r"\bseed\b", text) and "seed" in request:
+            self.adapted.add(NO_SEED)
+            return True
+        return False
+
+    def _refusal(self, error: Any) -> Said:
+        text, status = _text(error), error.status_code
+        where = f"the judge at {self._base_url} answered {status}: {text}"
+        if status in (401, 403):
+            raise PolicyError(f"{where}. Set {' or '.join(_KEYS)}.") from None
+        if status == 404:
+            raise PolicyError(
+                f"{where}. Is {self._model!r} a model it serves, and does the address end in /v1?"
+            ) from None
+        if status == 400 and "temperature" in text:
+            raise PolicyError(f"{where}. Let the model choose: --judge-temperature default.") from None
+        body = error.body if isinstance(error.body, Mapping) else {}
+        if status == 400 and _STOPPED in (body.get("code"), (body.get("innererror") or {}).get("code")):
+            return Said(text, refused=True)
+        raise Unanswered(where) from None
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def __aenter__(self) -> JudgeModel:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
+
+async def only_model(base_url: str) -> str:
+    """The name of a server's model, where it has one only."""
+    import openai
+
+    client = _client(base_url, 30.0, 1)
+    try:
+        names = [card.id async for card in client.models.list()]
+    except openai.OpenAIError as error:
+        raise PolicyError(
+            f"cannot list the models of the judge at {without_credentials(base_url)} ({error}); is it running? "
+            "Or name the model: --judge-model"
+        ) from None
+    finally:
+        await client.close()
+    if len(names) != 1:
+        raise ConfigError(f"the judge's server has {len(names)} models; say which with --judge-model: {names[:10]}")
+    return names[0]
+
+
+def _text(error: Any) -> str:
+    body = error.body if isinstance(error.body, Mapping) else {}
+    return str(body.get("message") or error.message)[:500]
+
+
+def _client(base_url: str, seconds: float, retries: int) -> AsyncOpenAI:
+    if urlsplit(base_url).scheme not in ("http", "https"):
+        raise ConfigError(f"{base_url!r} is not the address of a server; it starts with http:// or https://")
+    try:
+        from openai import AsyncOpenAI
+    except ImportError:
+        raise MissingDependency.extra("openai", "agent") from None
+    key = next((os.environ[name] for name in _KEYS if os.environ.get(name)), "none")
+    return AsyncOpenAI(base_url=base_url, api_key=key, timeout=seconds, max_retries=retries)
