@@ -93,6 +93,8 @@ class GroundingEnvironment:
         item, point = self._items[self.task.name], place_of(action)
         hit = item.target.holds(point)
         info: dict[str, object] = {"point": None if point is None else list(point)}
+        if corners := item.target.outline:
+            info["target"] = [list(corner) for corner in corners]  # reports draw it beside the click
         if isinstance(item.target, Box) and point is not None:
             info["distance"] = item.target.distance(point)
         return StepResult(await self.observe(), float(hit), True, hit, info)
