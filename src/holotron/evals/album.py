@@ -1,8 +1,8 @@
 """What a report embeds of episodes: their steps in words, and screenshots scaled down; both up to a limit.
 
-    album = Album(limits)
-    album.playable(run, episode_row, step_rows)              # None: the page is full
-    album.images                                             # data URLs, each once
+album = Album(limits)
+album.playable(run, episode_row, step_rows)              # None: the page is full
+album.images                                             # data URLs, each once
 """
 
 from __future__ import annotations
@@ -58,10 +58,11 @@ class Album:
         final = episode["final"]
         words = [_step(row) for row in ordered]
         self._text_bytes += len(json.dumps(words))
+        views = [self._view(run, row["observation"]) for row in ordered]
         return {
-            "steps": [said | {"view": self._view(run, row["observation"])} for said, row in zip(words, ordered, strict=True)],
+            "steps": [said | {"view": view} for said, view in zip(words, views, strict=True)],
             "final": None if final is None else self._view(run, final),
-        }  # fmt: skip
+        }
 
     def _view(self, run: Path, observation: Mapping[str, Any]) -> dict[str, Any]:
         return {

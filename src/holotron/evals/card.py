@@ -28,9 +28,9 @@ def model_card(results: Sequence[RunResult]) -> str:
 
 
 _LEGEND = (
-    "Success is the mean over tasks; the interval is clustered by task (tasks like these, other seeds). Episodes without "
-    "a verdict (environment or policy broke) are in no rate. Per solved task: all wall time, and all generated tokens, "
-    "of the run."
+    "Success is the mean over tasks; the interval is clustered by task (tasks like these, other seeds). Episodes "
+    "without a verdict (environment or policy broke) are in no rate. Per solved task: all wall time, and all generated "
+    "tokens, of the run."
 )
 
 

@@ -81,7 +81,9 @@ def compare_runs(runs: Sequence[RunResult]) -> RunsCompared:
         raise InputError(f"these are runs of different suites, whose scores cannot be compared ({by})")
     for run in runs:
         if not run.scores.overall.scored:
-            raise InputError(f"{run.name} has no episode with a verdict ({len(run.rows)} on record): nothing to compare")
+            raise InputError(
+                f"{run.name} has no episode with a verdict ({len(run.rows)} on record): nothing to compare"
+            )
     couples = list(itertools.combinations(runs, 2))
     results = [_compared(first, second) for first, second in couples]
     by_task = holm([result.chance_by_task for result in results])
@@ -112,7 +114,9 @@ def differences_beside_the_policy(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What else differs between runs, by their manifests: in what was shown, the limits, how replies were sampled, who
     judged; and, apart from that, in versions and machines. Each line says who had what."""
-    played = [{**_leaves(manifest.get("config", {})), **_leaves(manifest, ("judge", "repeats"))} for _, manifest in runs]
+    played = [
+        {**_leaves(manifest.get("config", {})), **_leaves(manifest, ("judge", "repeats"))} for _, manifest in runs
+    ]
     around = [
         _leaves(manifest, ("holotron", "commit", "python", "platform", "packages", "hardware")) for _, manifest in runs
     ]

@@ -8,7 +8,7 @@ The price table is yours; none comes with the package, because prices change:
 
     currency = "USD"
 
-    [models."gpt-4o*"]            # the model's name as the manifest has it; * stands for anything, the longest name wins
+    [models."gpt-4o*"]            # the model's name as manifests have it; * is anything, the longest name wins
     prompt = 2.50                 # a million prompt tokens
     cached = 1.25                 # of which cached; as `prompt` where it is not said
     generated = 10.00             # a million generated tokens
@@ -109,14 +109,18 @@ class Cost:
 
 def cost_of(rows: Iterable[Mapping[str, Any]], manifest: Mapping[str, Any], prices: Prices | None = None) -> Cost:
     rows = list(rows)
-    counted = {key: sum(row[key] for row in rows) for key in ("prompt_tokens", "cached_tokens", "generated_tokens")}
-    known = any(counted.values())
+    prompt, cached, generated = (
+        sum(row[key] for row in rows) for key in ("prompt_tokens", "cached_tokens", "generated_tokens")
+    )
+    known = bool(prompt or generated)
     cost = Cost(
         solved=sum(verdict(row) is True for row in rows),
         steps=sum(row["steps"] for row in rows),
         seconds=_covered((row["started_at"], row["started_at"] + row["seconds"]) for row in rows),
         images=sum(row["images_sent"] for row in rows),
-        **{key: value if known else None for key, value in counted.items()},
+        prompt_tokens=prompt if known else None,
+        cached_tokens=cached if known else None,
+        generated_tokens=generated if known else None,
     )
     return cost if prices is None else _priced(cost, prices, policy_name(manifest))
 
@@ -143,7 +147,7 @@ def _priced(cost: Cost, prices: Prices, model: str) -> Cost:
 
 
 def _covered(spans: Iterable[tuple[float, float]]) -> float:
-    """How much time lies in at least one span: episodes run side by side, and a run may have been taken up days later."""
+    """How much time lies in at least one span: episodes run side by side, and a run may be taken up days later."""
     total, reached = 0.0, float("-inf")
     for start, end in sorted(spans):
         total += max(0.0, end - max(start, reached))

@@ -8,7 +8,7 @@ them is known much better than either rate: only what changed counts. Separate i
 
 Two questions, two answers. *On these very tasks, with other seeds?* Every episode is drawn by itself: the sign test of
 won against lost (`Change.chance`). *On tasks like these?* Episodes of a task belong together: the signs of whole tasks
-are flipped (`chance_by_task`), and the interval is clustered by task. With one episode a task the two are the same test.
+are flipped (`chance_by_task`), and the interval is clustered by task. With one episode a task they are the same test.
 
 Runs without a common episode but with common tasks (other seeds) are compared task by task.
 """
@@ -122,17 +122,15 @@ def _by_task(first: Mapping[str, _Played], second: Mapping[str, _Played]) -> Com
         for task, (old, new) in zip(common, rates, strict=True)
     }
     old, new = (sum(side) / len(common) for side in zip(*rates, strict=True))
-    played = sum(change.episodes for change in tasks.values())
+    episodes = sum(change.episodes for change in tasks.values())
     differences = [after - before for before, after in rates]
     low, high = difference_interval(differences, [1] * len(common))
-    # Rates are multiples of 1 / (n m): whole numbers for the exact test.
+    # The exact test wants whole numbers: differences in units of which every rate is a multiple, if there are few.
     unit = math.lcm(*(len(side[task]) for side in sides for task in common))
-    if unit * len(common) <= 100_000:
-        chance = flip_chance([round(difference * unit) for difference in differences])
-    else:
-        chance = flip_chance([round(difference * 1000) for difference in differences])
-    left_out = len(first) + len(second) - played
-    return Comparison(Change(played, old, new, 0, 0), low, high, tasks, left_out, chance, paired=False)
+    unit = unit if unit * len(common) <= 100_000 else 1000
+    chance = flip_chance([round(difference * unit) for difference in differences])
+    left_out = len(first) + len(second) - episodes
+    return Comparison(Change(episodes, old, new, 0, 0), low, high, tasks, left_out, chance, paired=False)
 
 
 # --------------------------------------------------------------------------------------------------------- statistics

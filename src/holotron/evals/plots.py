@@ -1,7 +1,7 @@
 """Small SVG pictures for reports, without a plotting library. What they say is also said in words, for screen readers.
 
-    forest([("miniwob", 0.74, 0.68, 0.79), ...])           # a rate with its interval, one row each
-    outcomes([("miniwob", {"success": 180, "failure": 20}), ...])
+forest([("miniwob", 0.74, 0.68, 0.79), ...])           # a rate with its interval, one row each
+outcomes([("miniwob", {"success": 180, "failure": 20}), ...])
 """
 
 from __future__ import annotations

@@ -93,7 +93,9 @@ def report_of(
         "runs": [_run(result) for result in results],
         "plots": _plots(results),
         "outcomes": sorted({row["outcome"] for result in results for row in result.rows}),
-        "tasks": [asdict(task) | {"run": index} for index, result in enumerate(results) for task in result.scores.tasks],
+        "tasks": [
+            asdict(task) | {"run": index} for index, result in enumerate(results) for task in result.scores.tasks
+        ],
         "episodes": listed,
         "images": album.images,
         "protocols": {result.name: result.protocol() for result in results},

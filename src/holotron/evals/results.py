@@ -76,7 +76,9 @@ class RunResult:
             "judge": str(self.manifest.get("judge") or ""),
             "limits": f"{limits['steps']} steps, {limits['seconds']:g} s" if limits else "",
             "tries": f"{self.manifest['repeats']} of each task and seed" if "repeats" in self.manifest else "",
-            "attempts": f"{self.manifest['attempts']} where the environment fails" if "attempts" in self.manifest else "",
+            "attempts": f"{self.manifest['attempts']} where the environment fails"
+            if "attempts" in self.manifest
+            else "",
             "browser": str(shown.get("browser") or ""),
             "software": _software(self.manifest),
             "hardware": _hardware(self.manifest.get("hardware") or {}),

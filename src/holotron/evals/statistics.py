@@ -4,8 +4,8 @@
     board.mean_success, board.low, board.high        # mean over tasks, 95 % interval clustered by task
 
 **What counts.** An episode is a success, a failure, or nobody knows: the environment broke, the policy could not be
-reached, nobody can judge the answer. What nobody knows is never a failure. It is counted apart, and `at_least` says what
-the rate would be if all of it had failed, so nothing can hide there.
+reached, nobody can judge the answer. What nobody knows is never a failure. It is counted apart, and `at_least` says
+what the rate would be if all of it had failed, so nothing can hide there.
 
 **Which interval.** Episodes of one task go right and wrong together, so a hundred episodes of ten tasks say less about
 tasks like these than a hundred of a hundred do. The interval of the mean takes that into account: it is Wilson's, with

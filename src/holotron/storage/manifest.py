@@ -17,8 +17,8 @@ from typing import Any
 
 import holotron
 from holotron.errors import ConfigError, InputError
-from holotron.storage.hardware import describe_hardware
 from holotron.storage.files import LOCK, entries, exists, make_folder, read_file, replace_json
+from holotron.storage.hardware import describe_hardware
 
 MANIFEST = "manifest.json"
 _PACKAGES = ("playwright", "miniwob", "openai", "torch", "pillow", "pyarrow")

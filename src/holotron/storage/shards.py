@@ -66,14 +66,15 @@ def read_shard(
 
 
 def read_table(folder: Path, table: Table, number: int, only: Collection[str] | None = None) -> list[Row]:
-    """The rows of one table of a shard, or those of some records: turning rows into Python objects is what takes time."""
+    """The rows of one table of a shard, or those of some records: making Python objects of rows is what takes time."""
     path = shard_path(folder, table, number)
     with open_parquet(path) as file:
         if odd := _odd_columns(file.schema_arrow, table):
             raise Damaged(path, f"is damaged (in its columns: {', '.join(odd)})")
         found = file.read(use_threads=False)
         if only is not None:
-            found = found.take([index for index, id in enumerate(found[table.id].to_pylist()) if id in only])
+            wanted = [index for index, id in enumerate(found[table.id].to_pylist()) if id in only]
+            found = found.take(arrow().array(wanted, "int64"))
         return list(found.to_pylist())
 
 

@@ -1,11 +1,11 @@
 """What a model is really sent, for whoever has to repeat a result: a first request in words, and what may come back.
 
     example = example_request(dialect)
-    example["messages"]                 # [{"role": "system", "text": "..."}, {"role": "user", "text": "[screenshot]..."}]
-    example["output"]                   # the schema, pattern or tools that replies are held to
+    example["messages"]             # [{"role": "system", "text": "..."}, {"role": "user", "text": "[screenshot]..."}]
+    example["output"]               # the schema, pattern or tools that replies are held to
 
-The task is a stand-in ("GOAL") on a blank page of 1280 x 720, so two dialects that write the same have the same example,
-and its hash (`digest`) says whether prompts or schema of two runs differ.
+The task is a stand-in ("GOAL") on a blank page of 1280 x 720, so two dialects that write the same have the same
+example, and its hash (`digest`) says whether prompts or schema of two runs differ.
 """
 
 from __future__ import annotations

@@ -57,7 +57,11 @@ def content_hash(items: Mapping[str, GroundingItem], names: list[str]) -> str:
 
 for _name, _benchmark in BENCHMARKS.items():
     _factory = partial(grounding, _benchmark)
-    _factory.__doc__ = f"{_benchmark.about}; {_benchmark.items:,} items, needs their folder ({_benchmark.source})."
+    _factory.__doc__ = (
+        f"{_benchmark.about}; {_benchmark.items:,} items.\n\n"
+        f"Needs: the folder with its files, {_name}:FOLDER (published as {_benchmark.source}); no browser.\n"
+        "Takes: one reply an item; holotron-mini about a second on two CPU cores."
+    )
     suites.register(_name)(_factory)
 
 
