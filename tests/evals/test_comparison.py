@@ -144,6 +144,12 @@ def test_what_else_differs_is_said(tmp_path):
     assert "environment.view.scale: 1 (a); 2 (b)" in run_cli("compare", *runs)
 
 
+def test_other_tasks_under_the_same_name_are_noticed(tmp_path):
+    before = make_run(tmp_path / "a", {"x": "+-"}, goal="Buy milk.")
+    after = make_run(tmp_path / "b", {"x": "+-"}, goal="Buy bread.")
+    assert "2 episodes of the same name ask for different things, such as toy/x/0" in run_cli("compare", before, after)
+
+
 def test_a_table_for_a_model_card(tmp_path):
     good = make_run(tmp_path / "good", {"x": "++-+", "y": "-!+?"}, repeats=2, missing=3)
     table = run_cli("card", good)

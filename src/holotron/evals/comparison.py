@@ -93,7 +93,21 @@ def compare_runs(runs: Sequence[RunResult]) -> RunsCompared:
         Pair((first.name, second.name), result, next(by_episode) if result.paired else None, adjusted)
         for (first, second), result, adjusted in zip(couples, results, by_task, strict=True)
     )
-    return RunsCompared(tuple(runs), pairs, *differences_beside_the_policy([(r.name, r.manifest) for r in runs]))
+    played, around = differences_beside_the_policy([(run.name, run.manifest) for run in runs])
+    return RunsCompared(tuple(runs), pairs, (*_other_goals(runs), *played), around)
+
+
+def _other_goals(runs: Sequence[RunResult]) -> list[str]:
+    """Episodes of one name that were not the same task: the file they came from has changed."""
+    goals: dict[str, set[str]] = {}
+    for run in runs:
+        for row in run.rows:
+            if row["goal"]:  # what broke before it began has none
+                goals.setdefault(row["id"], set()).add(row["goal"])
+    other = [id for id, said in goals.items() if len(said) > 1]
+    return (
+        [f"goals: {len(other)} episodes of the same name ask for different things, such as {other[0]}"] if other else []
+    )
 
 
 def _compared(first: RunResult, second: RunResult) -> Comparison:

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holotron.errors import InputError
-from holotron.evals.statistics import UNKNOWN, wilson
+from holotron.evals.statistics import verdict as verdict_of
+from holotron.evals.statistics import wilson
 from holotron.rollouts.store import RunReader
 from holotron.suites.grounding.benchmarks import BENCHMARKS
 
@@ -104,7 +105,7 @@ def grounding_figures(run: RunReader) -> GroundingFigures:
     if name not in BENCHMARKS:
         raise InputError(f"{run.path} is no run on a grounding benchmark")
     benchmark = BENCHMARKS[name]
-    kept = [(row, steps) for row, steps in records if row["outcome"] not in UNKNOWN]
+    kept = [(row, steps) for row, steps in records if verdict_of(row) is not None]
     verdicts = [_verdict(row, steps) for row, steps in kept]
     by: dict[str, Accuracy] = {}
     for keys in benchmark.breakdowns:

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from holotron.agent.policies.registry import PolicyRequest
-from holotron.errors import ConfigError, EnvironmentFault, MissingDependency
+from holotron.errors import ConfigError, EnvironmentFault, InputError, MissingDependency
 from holotron.evals.costs import Prices
 from holotron.evals.evaluate import evaluate
 from holotron.evals.results import RunResult, read_result
@@ -119,17 +120,20 @@ async def play_offline(
     skipped: dict[str, str] = {}
     for number, part in enumerate(parts, start=1):
         show = on_part(part, number)
-        try:
-            if part.ready is not None:
-                part.ready()
-        except (ConfigError, MissingDependency, EnvironmentFault) as error:
-            skipped[part.name] = f"not played: {error}"
-            continue
-        try:
-            async with opened(policy, part.suite, tasks=part.tasks, seeds=part.seeds) as (actor, suite):
+        async with AsyncExitStack() as playing:
+            try:
+                if part.ready is not None:
+                    part.ready()
+                actor, suite = await playing.enter_async_context(
+                    opened(policy, part.suite, tasks=part.tasks, seeds=part.seeds)
+                )
+            except (ConfigError, InputError, MissingDependency, EnvironmentFault) as error:
+                skipped[part.name] = f"not played: {error}"
+                continue
+            try:
                 await evaluate(actor, suite, out / part.name, settings=settings, on_progress=show)
-        except EnvironmentFault as error:
-            skipped[part.name] = f"not completed: {error}"
+            except EnvironmentFault as error:
+                skipped[part.name] = f"not completed: {error}"
     return OfflineResult(tuple(_results(parts, out, prices)), skipped, time.monotonic() - began)
 
 

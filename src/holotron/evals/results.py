@@ -8,6 +8,7 @@ Everything comes from the run directory, so a result can be read anywhere and ag
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -59,7 +60,7 @@ class RunResult:
         config = self.manifest.get("config", {})
         policy, limits, shown = config.get("policy", {}), config.get("limits", {}), config.get("environment", {})
         dialect, sampling = policy.get("dialect") or {}, policy.get("sampling") or {}
-        subset = self.manifest.get("subset", {})
+        subset = self.manifest.get("subset") or {}
         seeds = sorted({row["seed"] for row in self.rows})
         said = {
             "suite": self.suite,
@@ -116,7 +117,7 @@ def read_result(run: Path, *, prices: Prices | None = None, name: str | None = N
     rows = sorted(reader.episodes(), key=lambda row: (row["task"], row["seed"], row["id"]))
     grounded = bool(rows) and all(row["suite"] in GROUNDING for row in rows)
     return RunResult(
-        name=name or reader.path.resolve().name,
+        name=name or Path(os.path.abspath(run)).name,
         path=reader.path,
         manifest=reader.manifest,
         rows=tuple(rows),
@@ -130,7 +131,7 @@ def read_result(run: Path, *, prices: Prices | None = None, name: str | None = N
 
 def read_results(runs: Sequence[Path], prices: Prices | None = None) -> list[RunResult]:
     """Several runs, each with a name of its own: its folder's, or as much of the path as tells them apart."""
-    paths = [run.resolve() for run in runs]
+    paths = [Path(os.path.abspath(run)) for run in runs]  # a link keeps its own name
     depth = 1
     while depth < 8 and len({path.parts[-depth:] for path in paths}) < len(set(paths)):
         depth += 1

@@ -20,16 +20,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from holotron.rollouts.records import NO_VERDICT
 from holotron.types import Outcome
 
 Z95 = 1.959963984540054
-# Outcomes that say nothing about whether the task was done.
-UNKNOWN = (Outcome.ENVIRONMENT_ERROR, Outcome.POLICY_ERROR, Outcome.UNSCORED)
 
 
 def verdict(row: Mapping[str, Any]) -> bool | None:
     """Whether an episode succeeded; None: nobody knows."""
-    return None if row["outcome"] in UNKNOWN else row["outcome"] == Outcome.SUCCESS
+    return None if row["outcome"] in NO_VERDICT else row["outcome"] == Outcome.SUCCESS
 
 
 # ----------------------------------------------------------------------------------------------------------- intervals
@@ -116,7 +115,7 @@ def score(task: str, rows: Iterable[Mapping[str, Any]]) -> TaskScore:
     """Score the episode rows of one task (or of any group)."""
     rows = list(rows)
     outcomes = [row["outcome"] for row in rows]
-    scored = sum(outcome not in UNKNOWN for outcome in outcomes)
+    scored = sum(outcome not in NO_VERDICT for outcome in outcomes)
     successes = outcomes.count(Outcome.SUCCESS)
     low, high = wilson(successes, scored)
     count = max(len(rows), 1)

@@ -18,8 +18,8 @@ from holotron.types import Completion, Observation, Outcome, Reply, Step, Task, 
 FORMAT = 1
 LONGEST_TEXT = 4000  # characters of what a page says about itself; dialects show the first 500 at most
 
-_BROKEN = (Outcome.ENVIRONMENT_ERROR, Outcome.POLICY_ERROR)
-_NO_VERDICT = (*_BROKEN, Outcome.UNSCORED)
+BROKEN = (Outcome.ENVIRONMENT_ERROR, Outcome.POLICY_ERROR)
+NO_VERDICT = (*BROKEN, Outcome.UNSCORED)  # outcomes that do not say whether the task was done
 
 KeepImage = Callable[[Observation], str]  # stores the picture, returns its path
 LoadImage = Callable[[str], bytes]
@@ -39,8 +39,8 @@ def to_rows(trajectory: Trajectory, keep: KeepImage) -> tuple[Row, list[Row]]:
         "options": json.dumps(dict(task.options)),
         "outcome": str(trajectory.outcome),
         # What broke is neither a success nor a failure, and earned nothing that one could learn from: no value, not 0.
-        "success": None if trajectory.outcome in _NO_VERDICT else trajectory.outcome is Outcome.SUCCESS,
-        "reward": None if trajectory.outcome in _BROKEN else float(trajectory.reward),
+        "success": None if trajectory.outcome in NO_VERDICT else trajectory.outcome is Outcome.SUCCESS,
+        "reward": None if trajectory.outcome in BROKEN else float(trajectory.reward),
         "answer": trajectory.answer,
         "error": bounded(trajectory.error),
         "attempt": trajectory.attempt,
