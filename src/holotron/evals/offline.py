@@ -57,7 +57,7 @@ def offline_parts(size: Size = "full", grounding: Sequence[str] = ()) -> list[Pa
         Part(
             "miniwob", "miniwob", "small web tasks with an exact reward",
             tasks="all" if full else "click-test-2,click-button,enter-text,choose-list,login-user,drag-box",
-            seeds=_seeds(2 if full else 1),
+            seeds=_seeds(3 if full else 1),
         ),
         *(
             Part(f"sites-{length}", "sites:heldout", f"web apps, {steps} steps, in looks that nothing is trained on",

@@ -150,7 +150,7 @@ function marks(step, view) {
   $("marks").setAttribute("viewBox", "0 0 " + width + " " + height);
   $("marks").replaceChildren();
   if (!step) return;
-  if (step.target) shape("polygon", { class: "target", points: step.target.map((corner) => corner.join(",")).join(" "), "stroke-width": 0.5 * unit });
+  if (step.target) shape("polygon", { class: "target", points: step.target.map((corner) => corner.join(",")).join(" "), "stroke-width": 0.3 * unit });
   const action = step.action || {};
   const label = (x, y, text) => shape("text", { x: Math.min(x + 2.4 * unit, width - text.length * 1.1 * unit), y: Math.max(y - 1.6 * unit, 2.4 * unit), "font-size": 2.1 * unit, "stroke-width": 0.5 * unit }, text);
   const target = (x, y) => {
