@@ -25,6 +25,8 @@ OUTCOMES = {
     "?": Outcome.POLICY_ERROR, "~": Outcome.UNSCORED,
 }  # fmt: skip
 
+TARGET = [[5, 5], [20, 5], [20, 15], [5, 15]]  # what was to be clicked, as grounding suites say
+
 
 def picture() -> bytes:
     buffer = io.BytesIO()
@@ -90,7 +92,9 @@ def _trajectories(
                 reply, prompt_tokens=100 * bool(tokens), cached_tokens=60 * bool(tokens), generated_tokens=tokens,
                 images_sent=1,
             )  # fmt: skip
-            made = tuple(Step(n, shown, Reply(completion, action=Click(10, 20))) for n in range(steps))
+            made = tuple(
+                Step(n, shown, Reply(completion, action=Click(10, 20)), info={"target": TARGET}) for n in range(steps)
+            )
             yield Trajectory(
                 id, task, made, OUTCOMES[sign], float(sign == "+"), answer, "", started_at=clock, seconds=2.0,
                 final=shown,

@@ -240,6 +240,7 @@ def test_several_runs_share_a_page(run, tmp_path, eyes):
             await page.click("#episodes li")
             assert "no verdict" in await page.inner_text("#facts")
             assert "other · grounded/task-0/2" in await page.inner_text("#facts")
+            assert await page.get_attribute("#marks polygon.target", "points") == "5,5 20,5 20,15 5,15"
             assert "task-0" in await page.evaluate("decodeURIComponent(location.hash)")
             await page.reload()  # the address leads back to the same step of the same run
             assert "other · grounded/task-0/2" in await page.inner_text("#facts")

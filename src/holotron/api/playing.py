@@ -34,16 +34,19 @@ async def evaluate_async(
     tasks: str | Sequence[str] = "all",
     seeds: range = range(1),
     sessions: int = 8,
+    repeats: int = 1,
     view: View = View(),
     steps: int | None = None,
     seconds: float | None = None,
     listeners: Sequence[Listener] = (),
 ) -> Evaluation:
     """Play a suite with a policy and score it. `suite`: a name (`holotron eval --list` shows them), a file of web
-    tasks, or your own as module:function. `steps` and `seconds`: limits of an episode other than the suite's."""
+    tasks, or your own as module:function. `repeats`: tries of each task and seed, for pass@k. `steps` and `seconds`:
+    limits of an episode other than the suite's."""
     request = policy if isinstance(policy, PolicyRequest) else PolicyRequest(policy)
     async with opened(request, suite, tasks=tasks, seeds=seeds, view=view, steps=steps, seconds=seconds) as (who, what):
-        return await score(who, what, Path(out), settings=RolloutSettings(sessions=sessions), listeners=listeners)
+        settings = RolloutSettings(sessions=sessions)
+        return await score(who, what, Path(out), settings=settings, repeats=repeats, listeners=listeners)
 
 
 evaluate = blocking(evaluate_async)

@@ -199,7 +199,7 @@ def _figures(result: RunResult) -> list[tuple[str, str]]:
     if (seconds := cost.per_solved("seconds")) is not None:
         figures.append((f"{seconds:.1f} s", "wall time for each solved task"))
     if (tokens := cost.per_solved("generated_tokens")) is not None:
-        figures.append((f"{tokens:,.0f}", f"tokens generated for each solved task ({cost.prompt_tokens or 0:,} prompt tokens in all)"))
+        figures.append((f"{tokens:,.0f}", f"tokens generated for each solved task ({cost.prompt_tokens or 0:,} read)"))
     if (money := cost.per_solved("money")) is not None:
         figures.append((f"{money:.4f} {cost.currency}", "for each solved task"))
     return figures

@@ -33,6 +33,7 @@ def miniwob(request: SuiteRequest) -> Suite:
         actions=ACTIONS,
         limits=Limits(steps=20, seconds=300.0),
         view=view,
+        judge="the page's own reward",
         solver=_solver,
         facts={"browser": browser_version()},
     )

@@ -47,6 +47,7 @@ def sites(request: SuiteRequest) -> Suite:
         open=lambda sessions: SitesPool(sessions=sessions, options=SessionOptions(display=display_of(view))),
         limits=Limits(steps=max(LIMITS[length] for length in lengths), seconds=900.0),
         view=view,
+        judge="the app's database",
         solver=_solver,
         facts={**chosen, "browser": browser_version()},
     )

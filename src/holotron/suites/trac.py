@@ -52,5 +52,6 @@ def trac(request: SuiteRequest) -> Suite:
         ),
         limits=Limits(steps=STEPS, seconds=900.0),
         view=view,
+        judge="the app's database",
         facts={"viewport": viewport, "browser": browser_version(), **facts()},
     )

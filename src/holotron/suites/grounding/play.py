@@ -45,6 +45,7 @@ def grounding(benchmark: Benchmark, request: SuiteRequest) -> Suite:
         open=environments_of(partial(GroundingEnvironment, items)),
         actions=ACTIONS,
         limits=Limits(steps=1, seconds=300.0),
+        judge="the published target",
         facts={"items": len(tasks), "published_items": benchmark.items, "subset": content_hash(items, names)},
     )
 
