@@ -127,12 +127,16 @@ def test_mistakes_on_the_command_line(tmp_path):
 
 @pytest.mark.browser
 def test_report_card_and_json_are_written(tmp_path):
-    words = ["offline", "--out", str(tmp_path / "o"), "--size", "small", "--parts", "miniwob", "--policy", "scripted"]
+    words = ["offline", "--out", str(tmp_path / "o"), "--size", "small", "--parts", "miniwob,trac"]
+    words += ["--policy", "scripted"]  # which there is none of for Trac
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
     assert "miniwob" in done.output and "100.0 %" in done.output
     result = json.loads((tmp_path / "o" / "results.json").read_text())
     assert [part["name"] for part in result["parts"]] == ["miniwob"]
+    assert "trac" in result["skipped"]
+    assert "trac was not played" in (tmp_path / "o" / "report.html").read_text()
     assert set(result["parts"][0]["verdicts"].values()) == {True}
-    assert "| miniwob | 100.0 % |" in (tmp_path / "o" / "card.md").read_text()
+    card = (tmp_path / "o" / "card.md").read_text()
+    assert "| miniwob | 100.0 % |" in card and "Played in" in card
     assert (tmp_path / "o" / "report.html").stat().st_size > 10_000

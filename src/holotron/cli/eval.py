@@ -250,8 +250,8 @@ def show_scores(result: Evaluation) -> None:
         broken = f"{result.result.errors} episodes broke and are in no rate"
         print(f"{broken}; had all of them failed: {100 * overall.at_least:.1f} % of {overall.episodes} episodes")
     sampling = result.manifest["config"]["policy"].get("sampling") or {}
-    if len(result.result.repeats) > 1 and sampling.get("temperature") == 0:
-        print("tries differ only by the environment: the policy always takes its likeliest token (--temperature)")
+    if len(result.result.repeats) > 1 and (sampling.get("temperature") == 0 or sampling.get("seed") is not None):
+        print("tries differ by the environment alone: give a --temperature above 0 and no --sample-seed")
     if len(result.result.repeats) > 1:
         print(", ".join(f"pass@{one.k} {one.any_of:.4f}" for one in result.result.repeats), end="; ")
         print(f"pass^{result.result.repeats[-1].k} {result.result.repeats[-1].all_of:.4f}")

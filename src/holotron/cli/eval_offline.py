@@ -49,7 +49,7 @@ def offline(
 
     if size not in ("full", "small"):
         raise ConfigError(f"--size {size}: there are full and small")
-    table = prices_of(prices)
+    paid = prices_of(prices)
     chosen = select(offline_parts("full" if size == "full" else "small", grounding or ()), parts)
     console = Console(stderr=True)
     with ExitStack() as bars:
@@ -59,23 +59,24 @@ def offline(
                 who,
                 out,
                 settings=RolloutSettings(sessions, retry_errors=retry_errors),
-                prices=table,
+                prices=paid,
                 on_part=_follow(console, bars, len(chosen)),
             )
         )
     if not played.results:
         raise ConfigError("nothing could be played: " + "; ".join(played.skipped.values()))
-    card = model_card(played.results)
-    if played.skipped:
-        card += "\n" + "\n".join(f"- **{name}**: {why}" for name, why in played.skipped.items()) + "\n"
-    replace_file(out / "card.md", card.encode())
+    minutes = sum(one.cost.seconds for one in played.results) / 60
+    notes = [f"{name} was {why}." for name, why in played.skipped.items()]
+    table = "\n".join([model_card(played.results), *notes, f"Played in {minutes:.1f} minutes in all."])
+    replace_file(out / "card.md", f"{table}\n".encode())
     replace_json(
         out / "results.json",
-        {"parts": [one.to_json() for one in played.results], "skipped": played.skipped, "seconds": played.seconds},
+        {"parts": [one.to_json() for one in played.results], "skipped": played.skipped, "minutes": minutes},
     )
-    made = report_of(played.results, out / "report.html", title=f"{who.spec} · offline report")
+    made = report_of(played.results, out / "report.html", title=f"{who.spec} · offline report", notes=notes)
     _show(played)
-    print(f"{duration(played.seconds)} for what was not there yet; report: {made.path}, table: {out / 'card.md'}")
+    print(f"played in {minutes:.1f} minutes, {duration(played.seconds)} of them now")
+    print(f"report: {made.path}, table: {out / 'card.md'}")
 
 
 def _follow(console: object, bars: ExitStack, count: int) -> Callable[[Part, int], Callable[[Progress], None]]:

@@ -11,6 +11,7 @@ are its seeds: from 230,000 on, which nothing here is trained or tuned on.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
@@ -122,11 +123,11 @@ async def play_offline(
         show = on_part(part, number)
         async with AsyncExitStack() as playing:
             try:
-                if part.ready is not None:
-                    part.ready()
                 actor, suite = await playing.enter_async_context(
                     opened(policy, part.suite, tasks=part.tasks, seeds=part.seeds)
                 )
+                if part.ready is not None:
+                    await asyncio.to_thread(part.ready)
             except (ConfigError, InputError, MissingDependency, EnvironmentFault) as error:
                 skipped[part.name] = f"not played: {error}"
                 continue

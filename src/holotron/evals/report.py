@@ -76,9 +76,10 @@ def report_of(
     *,
     title: str | None = None,
     limits: ReportLimits = ReportLimits(),
+    notes: Sequence[str] = (),
     on_episode: Callable[[int, int], None] | None = None,
 ) -> Report:
-    """The page of results that have been read, under the names they have."""
+    """The page of results that have been read, under the names they have. `notes` stand at its top."""
     name = title or _title(results)
     every = sum(len(result.rows) for result in results)
     album = Album(limits)
@@ -88,7 +89,7 @@ def report_of(
     data = {
         "title": name,
         "subtitle": " · ".join(_subtitle(results[0])) if len(results) == 1 else _dates(results),
-        "notice": _notice(results, every, len(playable), album),
+        "notice": " ".join([*notes, *_notices(results, every, len(playable), album)]),
         "figures": _figures(results[0]) if len(results) == 1 else [],
         "runs": [_run(result) for result in results],
         "plots": _plots(results),
@@ -247,7 +248,7 @@ def _plots(results: Sequence[RunResult]) -> list[dict[str, str]]:
     return plots
 
 
-def _notice(results: Sequence[RunResult], every: int, playable: int, album: Album) -> str:
+def _notices(results: Sequence[RunResult], every: int, playable: int, album: Album) -> list[str]:
     parts = []
     for result in results:
         where = f"{result.name}: " if len(results) > 1 else ""
@@ -267,7 +268,7 @@ def _notice(results: Sequence[RunResult], every: int, playable: int, album: Albu
         parts.append(f"{album.left_out} screenshots did not fit the size limit of this page.")
     if album.missing:
         parts.append(f"{album.missing} screenshots are missing from the run directory.")
-    return " ".join(parts)
+    return parts
 
 
 def _page(title: str, data: Mapping[str, Any]) -> str:
