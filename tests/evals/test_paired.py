@@ -87,6 +87,20 @@ def test_the_interval_holds_the_difference(pairs, tasks):
     assert 0 < result.chance_by_task <= 1
 
 
+def test_tries_of_one_seed_are_one_piece_of_evidence():
+    """Ten seeds, nine of them better; played five times each with the same outcomes it proves no more."""
+    once = compare(rows("-" * 10), rows("+" * 9 + "-"))
+
+    def tried(signs: str) -> list[dict]:
+        one = rows(signs)
+        return one + [{**row, "id": f"{row['id']}#{n}"} for row in one for n in range(1, 5)]
+
+    often = compare(tried("-" * 10), tried("+" * 9 + "-"))
+    assert often.overall.episodes == 50 and once.overall.episodes == 10
+    assert often.chance == pytest.approx(once.chance) == pytest.approx(2 / 2**9)
+    assert (often.low, often.high) == pytest.approx((once.low, once.high))
+
+
 def test_other_seeds_of_the_same_tasks_are_compared_task_by_task():
     before = rows("--+-") + rows("----", "b") + rows("+-+-", "c")
     after = rows("++", first=10) + rows("+-", "b", first=10) + rows("++", "c", first=10) + rows("+", "only here")

@@ -109,6 +109,10 @@ def test_pass_at_k_by_hand():
     broken = [*tries(0, "+---"), *tries(1, "+--"), row("a", "environment_error", seed=1)]
     assert [one.instances for one in repeats(broken)] == [2, 2, 2, 1]
     assert repeats([]) == ()
+    # Five equal tries of each of four seeds say no more than one: the interval is that of four, not of twenty.
+    equal = scoreboard(tries(0, "+++++") + tries(1, "-----") + tries(2, "-----") + tries(3, "-----")).overall
+    four = clustered([1.0, 0.0, 0.0, 0.0], 4)
+    assert (equal.low, equal.high) == pytest.approx(four)
     # The mean is over tasks here too.
     uneven = repeats(tries(0, "+") + tries(1, "+") + tries(2, "+") + tries(0, "-", "b"))
     assert uneven[0].any_of == 0.5

@@ -103,7 +103,7 @@ def _said(pair: Pair, pairs: int) -> str:
     result, whole = pair.result, pair.result.overall
     if result.paired:
         what = f"{whole.episodes} episodes that both played, {whole.won} won, {whole.lost} lost"
-        chance = f"p {whole.chance:.3g} by episode, {result.chance_by_task:.3g} by task"
+        chance = f"p {result.chance:.3g} by episode, {result.chance_by_task:.3g} by task"
     else:
         what = f"the same {len(result.tasks)} tasks with other seeds"
         chance = f"p {result.chance_by_task:.3g} by task"

@@ -30,7 +30,7 @@ class Pair:
 
     names: tuple[str, str]
     result: Comparison
-    adjusted: float | None  # the sign test by episodes, corrected for the number of pairs; None: not the same episodes
+    adjusted: float | None  # the test by episodes, corrected for the number of pairs; None: not the same episodes
     adjusted_by_task: float  # the test by tasks, corrected
 
     @property
@@ -49,7 +49,6 @@ class Pair:
             "runs": list(self.names),
             **asdict(self.result),
             "difference": self.result.overall.difference,
-            "chance": self.result.chance,
             "adjusted": self.adjusted,
             "adjusted_by_task": self.adjusted_by_task,
             "verdict": self.verdict,

@@ -6,9 +6,10 @@
 Two policies that play the same tasks with the same seeds mostly fail and succeed together, so the difference between
 them is known much better than either rate: only what changed counts. Separate intervals that overlap say little.
 
-Two questions, two answers. *On these very tasks, with other seeds?* Every episode is drawn by itself: the sign test of
-won against lost (`Change.chance`). *On tasks like these?* Episodes of a task belong together: the signs of whole tasks
-are flipped (`chance_by_task`), and the interval is clustered by task. With one episode a task they are the same test.
+Two questions, two answers. *On these very tasks, with other seeds?* Every seed is drawn by itself: the sign test of
+won against lost (`Comparison.chance`; several tries of one seed are one piece of evidence). *On tasks like these?*
+Episodes of a task belong together: the signs of whole tasks are flipped (`chance_by_task`), and the interval is
+clustered by task. With one episode a task the two are the same test.
 
 Runs without a common episode but with common tasks (other seeds) are compared task by task.
 """
@@ -16,6 +17,8 @@ Runs without a common episode but with common tasks (other seeds) are compared t
 from __future__ import annotations
 
 import math
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -56,12 +59,12 @@ class Comparison:
     tasks: dict[str, Change]
     unpaired: int  # episodes that only one of the runs has
     chance_by_task: float = 1.0  # how likely the difference is if, for each task, luck decides which side is which
-    paired: bool = True  # the same episodes; False: the same tasks with other seeds, and won and lost are not known
+    chance: float | None = None  # the same for each seed of each task; None: no episode was played by both
 
     @property
-    def chance(self) -> float | None:
-        """The sign test by episodes; None where no episode was played by both."""
-        return self.overall.chance if self.paired else None
+    def paired(self) -> bool:
+        """The same episodes. If not: the same tasks with other seeds, and what was won and lost is not known."""
+        return self.chance is not None
 
 
 def compare(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any]]) -> Comparison:
@@ -71,17 +74,24 @@ def compare(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, An
     if not both:
         return _by_task(first, second)
     pairs: dict[str, list[tuple[bool, bool]]] = {}
+    seeds: dict[str, int] = {}  # what each of them gained over its tries
     for id in both:
-        pairs.setdefault(first[id].task, []).append((first[id].success, second[id].success))
+        before_it, after_it = first[id].success, second[id].success
+        pairs.setdefault(first[id].task, []).append((before_it, after_it))
+        seeds[_TRY.sub("", id)] = seeds.get(_TRY.sub("", id), 0) + after_it - before_it
     tasks = {name: _change(group) for name, group in sorted(pairs.items())}
     whole = _change([pair for group in pairs.values() for pair in group])
     gains, counts = [task.won - task.lost for task in tasks.values()], [task.episodes for task in tasks.values()]
-    chance = flip_chance(gains) if len(tasks) > 1 else whole.chance
-    if len(tasks) == 1:  # nothing to cluster by: episodes stand for themselves
-        gains = [after - before for group in pairs.values() for before, after in group]
-        counts = [1] * len(gains)
+    chance = flip_chance(list(seeds.values()))
+    by_task = flip_chance(gains) if len(tasks) > 1 else chance
+    if len(tasks) == 1:  # nothing to cluster by: seeds stand for themselves
+        tries = Counter(_TRY.sub("", id) for id in both)
+        gains, counts = list(seeds.values()), [tries[seed] for seed in seeds]
     low, high = difference_interval(gains, counts)
-    return Comparison(whole, low, high, tasks, len(first.keys() ^ second.keys()), chance)
+    return Comparison(whole, low, high, tasks, len(first.keys() ^ second.keys()), by_task, chance)
+
+
+_TRY = re.compile(r"#\d+$")  # behind the id of an episode: which try of its seed it is, if it is not the first
 
 
 class _Played(NamedTuple):
@@ -130,7 +140,7 @@ def _by_task(first: Mapping[str, _Played], second: Mapping[str, _Played]) -> Com
     unit = unit if unit * len(common) <= 100_000 else 1000
     chance = flip_chance([round(difference * unit) for difference in differences])
     left_out = len(first) + len(second) - episodes
-    return Comparison(Change(episodes, old, new, 0, 0), low, high, tasks, left_out, chance, paired=False)
+    return Comparison(Change(episodes, old, new, 0, 0), low, high, tasks, left_out, chance)
 
 
 # --------------------------------------------------------------------------------------------------------- statistics

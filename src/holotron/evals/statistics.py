@@ -10,7 +10,8 @@ what the rate would be if all of it had failed, so nothing can hide there.
 **Which interval.** Episodes of one task go right and wrong together, so a hundred episodes of ten tasks say less about
 tasks like these than a hundred of a hundred do. The interval of the mean takes that into account: it is Wilson's, with
 as many episodes as independent ones would be worth and Student's t for the number of tasks. One task's own interval,
-and that of all episodes pooled (`overall`: these very tasks, other seeds), is Wilson's plain one.
+and that of all episodes pooled (`overall`: these very tasks, other seeds), is Wilson's plain one, or clustered by seed
+where seeds were tried several times.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ def score(task: str, rows: Iterable[Mapping[str, Any]]) -> TaskScore:
     outcomes = [row["outcome"] for row in rows]
     scored = sum(outcome not in NO_VERDICT for outcome in outcomes)
     successes = outcomes.count(Outcome.SUCCESS)
-    low, high = wilson(successes, scored)
+    low, high = _interval(rows, successes, scored)
     count = max(len(rows), 1)
     return TaskScore(
         task=task,
@@ -133,6 +134,17 @@ def score(task: str, rows: Iterable[Mapping[str, Any]]) -> TaskScore:
         mean_steps=sum(row["steps"] for row in rows) / count,
         mean_seconds=sum(row["seconds"] for row in rows) / count,
     )
+
+
+def _interval(rows: Sequence[Mapping[str, Any]], successes: int, scored: int) -> tuple[float, float]:
+    """Wilson's; where seeds were tried several times, clustered by them: tries of one seed are not independent."""
+    seeds: dict[Any, list[bool]] = {}
+    for row in rows:
+        if (success := verdict(row)) is not None:
+            seeds.setdefault((row["task"], row["seed"]), []).append(success)
+    if len(seeds) == scored:
+        return wilson(successes, scored)
+    return clustered([sum(tries) / len(tries) for tries in seeds.values()], scored)
 
 
 @dataclass(frozen=True, slots=True)
