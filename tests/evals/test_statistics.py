@@ -113,6 +113,11 @@ def test_pass_at_k_by_hand():
     equal = scoreboard(tries(0, "+++++") + tries(1, "-----") + tries(2, "-----") + tries(3, "-----")).overall
     four = clustered([1.0, 0.0, 0.0, 0.0], 4)
     assert (equal.low, equal.high) == pytest.approx(four)
+    single = scoreboard(tries(0, "+++-" * 5))  # one seed of one task: how often does that one succeed?
+    assert (single.low, single.high) == (single.overall.low, single.overall.high) == wilson(15, 20)
+    several = [row(task, "success" if seed else "failure", seed=seed) for task in "abc" for seed in (0, 1)]
+    often, once = scoreboard(several * 5), scoreboard(several)
+    assert (often.low, often.high) == (once.low, once.high)
     # The mean is over tasks here too.
     uneven = repeats(tries(0, "+") + tries(1, "+") + tries(2, "+") + tries(0, "-", "b"))
     assert uneven[0].any_of == 0.5

@@ -46,7 +46,7 @@ def wilson(successes: float, trials: float, z: float = Z95) -> tuple[float, floa
 
 
 def clustered(rates: Sequence[float], trials: int) -> tuple[float, float]:
-    """The 95 % interval of the mean of tasks' rates, which rest on `trials` episodes together.
+    """The 95 % interval of the mean of tasks' rates, which rest on `trials` independent episodes together.
 
     Wilson's, for n = p (1 - p) / variance of the mean: the number of independent episodes that would be as uncertain,
     never more than there were. Where all tasks are at 0 or at 1 that variance says nothing, and each task is worth one
@@ -142,9 +142,9 @@ def _interval(rows: Sequence[Mapping[str, Any]], successes: int, scored: int) ->
     for row in rows:
         if (success := verdict(row)) is not None:
             seeds.setdefault((row["task"], row["seed"]), []).append(success)
-    if len(seeds) == scored:
+    if len(seeds) in (1, scored):  # of a single seed, the question is how often that one succeeds
         return wilson(successes, scored)
-    return clustered([sum(tries) / len(tries) for tries in seeds.values()], scored)
+    return clustered([sum(tries) / len(tries) for tries in seeds.values()], len(seeds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,9 @@ def scoreboard(rows: Iterable[Mapping[str, Any]]) -> Scoreboard:
     tasks = tuple(score(task, group) for task, group in sorted(by_task.items()))
     rates = [item.success for item in tasks if item.success is not None]
     overall = score("all", rows)
-    low, high = clustered(rates, overall.scored)
+    low, high = overall.low, overall.high
+    if len(rates) > 1:
+        low, high = clustered(rates, len({(row["task"], row["seed"]) for row in rows if verdict(row) is not None}))
     return Scoreboard(sum(rates) / len(rates) if rates else None, overall, tasks, low, high)
 
 
