@@ -19,7 +19,7 @@ from holotron.cli.eval import app
 from holotron.errors import ConfigError, EnvironmentFault, MissingDependency
 from holotron.evals.offline import FIRST_SEED, Part, offline_parts, play_offline, select
 from holotron.rollouts.store import RunReader
-from holotron.suites.base import find_suite
+from holotron.suites.base import Suite, SuiteRequest, find_suite
 
 PARTS = [
     Part("boxes", "painted", "click the named box", tasks="boxes-2,boxes-3", seeds=range(3)),
@@ -40,6 +40,20 @@ async def main():
 
 asyncio.run(main())
 """
+
+
+def _gone(kind: type[Exception]):
+    def open_pool(sessions: int):
+        raise kind("it cannot be installed")
+
+    def suite(request: SuiteRequest) -> Suite:
+        return Suite("gone", request.tasks_of("gone", ["x"]), open_pool)
+
+    return suite
+
+
+gone_ConfigError, gone_MissingDependency = _gone(ConfigError), _gone(MissingDependency)
+gone_EnvironmentFault = _gone(EnvironmentFault)
 
 
 def play(out: Path, parts: list[Part] = PARTS, policy: str = "random"):
@@ -82,24 +96,25 @@ def test_it_goes_on_after_kill_9(tmp_path):
 
 
 def test_what_cannot_be_had_is_left_out_and_said(tmp_path):
-    def fail(error: Exception):
-        def ready() -> None:
-            raise error
-
-        return ready
-
-    for number, error in enumerate((ConfigError("no index"), MissingDependency("no app"), EnvironmentFault("dead"))):
-        parts = [Part("gone", "painted", "", tasks="boxes-2", ready=fail(error)), PARTS[1]]
+    for number, kind in enumerate((ConfigError, MissingDependency, EnvironmentFault)):
+        parts = [Part("gone", f"{__name__}:gone_{kind.__name__}", "", installs=True), PARTS[1]]
         played = play(tmp_path / str(number), parts)
-        assert played.skipped == {"gone": f"not played: {error}"}
+        assert played.skipped == {"gone": "not played: it cannot be installed"}
         assert [one.name for one in played.results] == ["order"]
     played = play(tmp_path / "x", [Part("a", "painted", "", tasks="nonsense")], "scripted")
     assert played.results == () and "no task 'nonsense'" in played.skipped["a"]
 
 
+def test_a_stride_takes_some_of_the_tasks(tmp_path):
+    (result,) = play(tmp_path, [Part("some", "painted", "", tasks="boxes-2,boxes-3,boxes-4", stride=2)]).results
+    assert [row["task"] for row in result.rows] == ["boxes-2", "boxes-4"]
+
+
 def test_the_parts_that_there_are():
     full = {part.name: part for part in offline_parts("full", ["osworld-g:somewhere"])}
-    assert list(full) == ["miniwob", "sites-short", "sites-medium", "sites-long", "trac", "recall", "osworld-g"]
+    assert [name for name in full if name != "oscar"] == [
+        "miniwob", "sites-short", "sites-medium", "sites-long", "trac", "recall", "osworld-g",
+    ]  # fmt: skip
     small = {part.name: part for part in offline_parts("small")}
     assert full["sites-long"].suite == "sites:heldout"  # looks that nothing is trained on
     counts = {}
@@ -107,7 +122,7 @@ def test_the_parts_that_there_are():
         for name in ("sites-short", "sites-medium", "sites-long", "recall"):
             suite = find_suite(parts[name].suite, tasks=parts[name].tasks, seeds=parts[name].seeds)
             assert all(task.seed >= FIRST_SEED and task.options["split"] == "heldout" for task in suite.tasks)
-            counts[size, name] = len(suite.tasks)
+            counts[size, name] = len(suite.tasks[:: parts[name].stride])
     assert counts["full", "sites-short"] + counts["full", "sites-medium"] + counts["full", "sites-long"] == 94
     assert counts["full", "recall"] == 18
     assert all(counts["small", name] < counts["full", name] / 4 for _, name in counts)

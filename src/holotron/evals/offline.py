@@ -11,11 +11,10 @@ are its seeds: from 230,000 on, which nothing here is trained or tuned on.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -29,9 +28,11 @@ from holotron.rollouts.runner import RolloutSettings
 from holotron.rollouts.store import RunReader
 from holotron.rollouts.suite import opened
 from holotron.storage.manifest import MANIFEST
+from holotron.suites.base import suites
 
 Size = Literal["full", "small"]
 FIRST_SEED = 230_000
+TRANSFER = ("trac", "oscar")  # as far as there are such suites
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,8 @@ class Part:
     about: str
     tasks: str = "all"
     seeds: range = range(FIRST_SEED, FIRST_SEED + 1)
-    ready: Callable[[], object] | None = None  # raises if what the part needs cannot be had: then it is left out
+    stride: int = 1  # of the suite's tasks, the first of every so many
+    installs: bool = False  # what it needs is fetched on first use; where that fails, the part is left out
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +57,18 @@ def offline_parts(size: Size = "full", grounding: Sequence[str] = ()) -> list[Pa
     """`grounding`: benchmarks with the folders of their files, `osworld-g:data/OSWorld-G`; they cannot be shipped."""
     full = size == "full"
     parts = [
-        Part(
-            "miniwob", "miniwob", "small web tasks with an exact reward",
-            tasks="all" if full else "click-test-2,click-button,enter-text,choose-list,login-user,drag-box",
-            seeds=_seeds(3 if full else 1),
-        ),
+        Part("miniwob", "miniwob", "small web tasks with an exact reward", seeds=_seeds(3 if full else 1),
+             stride=1 if full else 20),
         *(
             Part(f"sites-{length}", "sites:heldout", f"web apps, {steps} steps, in looks that nothing is trained on",
-                 tasks=",".join(_templates(length) if full else _templates(length)[::8]))
+                 tasks=",".join(_templates(length)), stride=1 if full else 8)
             for length, steps in (("short", "2 to 5"), ("medium", "6 to 15"), ("long", "16 to 40"))
         ),
-        Part("trac", "trac", "transfer: a web app that others wrote", tasks="all" if full else "close,wiki-edit",
-             ready=_trac),
+        *(
+            Part(name, name, "transfer: a web app that others wrote", stride=1 if full else 13, installs=True)
+            for name in TRANSFER
+            if name in suites
+        ),
         Part("recall", "recall:heldout", "a word seen k steps ago", tasks="all" if full else "1,4",
              seeds=_seeds(3 if full else 1)),
     ]  # fmt: skip
@@ -87,12 +89,6 @@ def _templates(length: str) -> list[str]:
     from holotron.sites.tasks import templates
 
     return [one.name for one in templates() if one.length == length and not one.name.startswith("rounds-")]
-
-
-def _trac() -> object:
-    from holotron.sites.transfer.trac import prepared
-
-    return prepared()  # on first use it is installed, which needs the package index
 
 
 def select(parts: Sequence[Part], names: str) -> list[Part]:
@@ -126,8 +122,9 @@ async def play_offline(
                 actor, suite = await playing.enter_async_context(
                     opened(policy, part.suite, tasks=part.tasks, seeds=part.seeds)
                 )
-                if part.ready is not None:
-                    await asyncio.to_thread(part.ready)
+                suite = replace(suite, tasks=suite.tasks[:: part.stride])
+                if part.installs:
+                    await suite.open(1).close()
             except (ConfigError, InputError, MissingDependency, EnvironmentFault) as error:
                 skipped[part.name] = f"not played: {error}"
                 continue
