@@ -75,7 +75,7 @@ def offline(
     )
     made = report_of(played.results, out / "report.html", title=f"{who.spec} · offline report", notes=notes)
     _show(played)
-    print(f"played in {minutes:.1f} minutes, {duration(played.seconds)} of them now")
+    print(f"played in {minutes:.1f} minutes in all; this call took {duration(played.seconds)}")
     print(f"report: {made.path}, table: {out / 'card.md'}")
 
 
