@@ -36,7 +36,8 @@ def offline(
 ) -> None:
     """Everything that needs no open web, in one report: MiniWoB++, web apps, transfer, recall, grounding.
 
-    Writes report.html, card.md (a table for a model card) and results.json. Applications by others are installed on first use."""
+    Writes report.html, card.md (a table for a model card) and results.json. Applications by others are installed on
+    first use."""
     from rich.console import Console
 
     from holotron.cli.progress import duration
