@@ -9,7 +9,7 @@ STAMP  := $(VENV)/.installed
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1  /p' $(MAKEFILE_LIST) | awk '{name=$$1; $$1=""; printf "  make %-14s%s\n", name, $$0}'
 
-demo: $(STAMP) ## the policy acts in a real Chromium on a dozen kinds of tasks; ends with a report to look at
+demo: $(STAMP) ## the policy acts in a real Chromium: small web tasks, two in web apps; ends with a report to look at
 	$(BIN)/python -m holotron demo --out runs/demo
 
 test: lint ## everything: lint, types, all tests that this machine can run

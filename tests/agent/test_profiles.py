@@ -84,6 +84,8 @@ def test_policies_from_words():
         remote = make(double.url, history="append", temperature=0.5)
         assert remote.name == "seer"  # the only one it serves
         described = remote.describe()
+        hashes = {name: described["dialect"].pop(name) for name in ("prompt", "schema")}
+        assert all(len(value) == 12 for value in hashes.values())
         assert described["dialect"] == {
             "name": "holotron",
             "frame": "thousand",

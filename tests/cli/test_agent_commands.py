@@ -141,7 +141,10 @@ def test_eval_report_export(tmp_path):
     (tmp_path / "runs/e").rename(tmp_path / "runs/few")
     (tmp_path / "runs/f").rename(tmp_path / "runs/e")
     compared = holotron("eval", "compare", "runs/e", "runs/e", cwd=tmp_path)
-    assert "100.0 -> 100.0 % of 6 episodes: +0.0 points (+0.0 to +0.0), 0 won, 0 lost" in compared.stdout
+    assert "100.0 -> 100.0 %, +0.0 points" in compared.stdout
+    assert "6 episodes that both played, 0 won, 0 lost" in compared.stdout
+    carded = holotron("eval", "card", "runs/e", "runs/few", cwd=tmp_path)
+    assert "| e | 100.0 % |" in carded.stdout and "| few | 100.0 % |" in carded.stdout
     exported = holotron("export", "runs/e", "sft.jsonl", "--dialect", "compact", cwd=tmp_path)
     assert "6 conversations, 6 replies, 6 episodes" in exported.stdout
     assert len((tmp_path / "sft.jsonl").read_text().splitlines()) == 6
@@ -181,6 +184,10 @@ def test_rollout_with_a_model_in_this_process(tmp_path):
             "dialect",
         ),
         (["report", "nowhere"], 4, "not a run directory"),
+        (["report", "nowhere", "nowhere"], 4, "a file to be written to"),
+        (["eval", "compare", "nowhere"], 4, "not a run directory"),
+        (["eval", "card", "nowhere"], 4, "not a run directory"),
+        (["eval", "miniwob", "--policy", "scripted", "--prices", "none.toml"], 2, "cannot read the price table"),
         (["export", "nowhere", "x.jsonl"], 4, "not a run directory"),
     ],
 )

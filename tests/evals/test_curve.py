@@ -13,7 +13,10 @@ MANIFEST = {"config": {"environment": {"curve": {"of": "a < b", "at": {"far": 16
 
 def rows(task: str, right: int, wrong: int) -> list[dict[str, object]]:
     outcomes = ["success"] * right + ["failure"] * wrong
-    return [{"task": task, "outcome": outcome, "steps": 3, "seconds": 1.0} for outcome in outcomes]
+    return [
+        {"task": task, "seed": seed, "outcome": outcome, "steps": 3, "seconds": 1.0}
+        for seed, outcome in enumerate(outcomes)
+    ]
 
 
 def test_points_are_in_order_and_only_of_tasks_on_the_axis() -> None:

@@ -114,3 +114,58 @@ def test_a_model_says_how_it_wants_to_be_shown_things_and_the_user_has_the_last_
     assert find_suite("miniwob", view=wish, declared=declared).view == View(scale=3.0, crop=False, format="png")
     with pytest.raises(ConfigError, match="width cannot be chosen"):
         find_suite("miniwob", view=View(width=100))
+
+
+def test_the_manifest_says_what_a_reviewer_asks(tmp_path):
+    """Suite, subset and its hash, prompts, schema, view, policy with its weights, judge, limits, attempts, hardware."""
+    from holotron.agent.policies.registry import PolicyRequest
+    from holotron.rollouts.suite import opened
+
+    async def play(out: str, tasks: str, policy: str = "tiny", **wishes) -> dict:
+        request = PolicyRequest(policy, max_tokens=4, **wishes)
+        async with opened(request, "painted", tasks=tasks, seeds=range(2), steps=1) as (who, suite):
+            result = await evaluate(who, suite, tmp_path / out, settings=RolloutSettings(sessions=1), repeats=2)
+            assert len(result.result.rows) == 4 * len(tasks.split(","))
+            return json.loads((tmp_path / out / "manifest.json").read_text())
+
+    first = asyncio.run(play("a", "boxes-2"))
+    assert first["subset"] | {"sha256": ""} == {"tasks": 1, "instances": 2, "seeds": [0, 1], "sha256": ""}
+    assert (first["repeats"], first["attempts"], first["judge"]) == (2, 3, "the environment's own check")
+    assert first["hardware"]["cores"] >= 1 and first["hardware"]["cpu"]
+    assert "GOAL" in json.dumps(first["request"]["messages"]) and "[screenshot]" in json.dumps(first["request"])
+    assert first["request"]["output"]
+    assert first["config"]["policy"]["weights"] is None  # random ones of a preset
+    again = asyncio.run(play("b", "boxes-2"))
+    assert again["subset"] == first["subset"] and again["config"] == first["config"]
+    other = asyncio.run(play("c", "boxes-3", dialect="holotron"))
+    assert other["subset"]["sha256"] != first["subset"]["sha256"]
+    for part in ("prompt", "schema"):
+        assert other["config"]["policy"]["dialect"][part] != first["config"]["policy"]["dialect"][part]
+    bundled = asyncio.run(play("d", "boxes-2", "holotron-mini"))
+    assert bundled["config"]["policy"]["weights"].startswith("sha256:")
+
+
+def test_other_weights_under_the_same_name_are_another_policy(tmp_path):
+    from holotron.model.weights import fingerprint as module
+
+    folder = tmp_path / "model"
+    folder.mkdir()
+    assert module.fingerprint(folder) is None
+    (folder / "model.safetensors").write_bytes(bytes(3_000_000))
+    first = module.fingerprint(folder)
+    assert first == module.fingerprint(folder) and first.startswith("sha256:")
+    changed = bytearray(3_000_000)
+    changed[1_234_567] = 1  # one bit
+    (folder / "model.safetensors").write_bytes(changed)
+    assert module.fingerprint(folder) != first
+
+
+def test_large_weights_are_sampled_and_the_name_says_so(tmp_path, monkeypatch):
+    from holotron.model.weights import fingerprint as module
+
+    monkeypatch.setattr(module, "WHOLE_BYTES", 1000)
+    (tmp_path / "a.safetensors").write_bytes(bytes(40_000_000))
+    first = module.fingerprint(tmp_path)
+    assert first.startswith("sha256-sampled:")
+    (tmp_path / "a.safetensors").write_bytes(bytes(39_999_999) + b"\x01")  # header and end are always read
+    assert module.fingerprint(tmp_path) != first

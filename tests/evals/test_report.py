@@ -20,6 +20,7 @@ from holotron.rollouts.runner import RolloutSettings, rollout
 from holotron.rollouts.store import RunReader
 from holotron.types import Click, Completion, Drag, PressKeys, Reply, Scroll, Task, Write
 from tests.agent.toy import ButtonEnvironment, ButtonPool
+from tests.evals.runs import make_run
 
 pytestmark = pytest.mark.browser
 
@@ -215,7 +216,36 @@ def test_text_from_pages_and_models_stays_text(run, tmp_path, eyes):
             assert HOSTILE in await page.text_content("h1")
             assert HOSTILE in await page.text_content("#details")
             assert await page.evaluate("window.stolen") is None
-            assert await page.locator("img").count() == 2  # the screenshot, and the curve that this run has not
+            assert await page.locator("img").count() == 2  # the screenshot, and how episodes ended
+
+    eyes.look(look())
+
+
+def test_several_runs_share_a_page(run, tmp_path, eyes):
+    other = make_run(tmp_path / "other", {"task-0": "+-!", HOSTILE: "-"}, suite="grounded", model=HOSTILE)
+    report = write_report([run, other], tmp_path / "both.html")
+
+    async def look():
+        async with eyes.opened(report.path) as page:
+            assert await page.locator("#runs tbody tr").count() == 2
+            assert await page.locator("#plots img").count() == 2
+            for image in await page.locator("#plots img").all():
+                assert await image.evaluate("image => image.complete && image.naturalWidth > 0")
+            assert await page.locator("#tasks tbody tr").count() == 5
+            assert "17 of 17" in await page.inner_text("#episode-count")
+            await page.click("#runs tbody tr >> nth=1")
+            assert await page.locator("#tasks tbody tr").count() == 2
+            assert "4 of 17" in await page.inner_text("#episode-count")
+            await page.select_option("#outcome", "environment_error")
+            await page.click("#episodes li")
+            assert "no verdict" in await page.inner_text("#facts")
+            assert "other · grounded/task-0/2" in await page.inner_text("#facts")
+            assert await page.get_attribute("#marks polygon.target", "points") == "5,5 20,5 20,15 5,15"
+            assert "task-0" in await page.evaluate("decodeURIComponent(location.hash)")
+            await page.reload()  # the address leads back to the same step of the same run
+            assert "other · grounded/task-0/2" in await page.inner_text("#facts")
+            assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+            assert await page.evaluate("window.stolen") is None
 
     eyes.look(look())
 

@@ -160,6 +160,9 @@ def test_every_format_loads_and_is_played(name, tmp_path):
 
     asyncio.run(evaluate(ScriptedPolicy(first_right), suite, tmp_path / "run"))
     figures = grounding_figures(RunReader(tmp_path / "run"))
+    corners = [[10, 20], [110, 20], [110, 70], [10, 70]]  # reports draw them beside the click
+    (shown, *_), *_ = (steps for row, steps in RunReader(tmp_path / "run").rows() if row["success"])
+    assert [[round(x, 6), round(y, 6)] for x, y in json.loads(shown["info"])["target"]] == corners
     assert (figures.overall.right, figures.overall.items) == (1, 2)
     assert json.loads(json.dumps(figures.to_json()))["overall"]["accuracy"] == 0.5
     if name.startswith("osworld-g"):

@@ -40,6 +40,7 @@ async def evaluate_async(
     tasks: str | Sequence[str] = "all",
     seeds: range = range(1),
     sessions: int = 8,
+    repeats: int = 1,
     view: View = View(),
     allow: Sequence[str] = (),
     private: bool = False,
@@ -48,10 +49,11 @@ async def evaluate_async(
     listeners: Sequence[Listener] = (),
 ) -> Evaluation:
     """Play a suite with a policy and score it. `suite`: a name (`holotron eval --list` shows them), a file of web
-    tasks, or your own as module:function. `allow` and `private`: where web tasks may go, as for `run`. `steps` and
-    `seconds`: limits of an episode other than the suite's."""
+    tasks, or your own as module:function. `allow` and `private`: where web tasks may go, as for `run`. `repeats`: tries
+    of each task and seed, for pass@k. `steps` and `seconds`: limits of an episode other than the suite's."""
     async with _opened(policy, suite, tasks, seeds, view, allow, private, steps, seconds) as (who, what):
-        return await score(who, what, Path(out), settings=RolloutSettings(sessions=sessions), listeners=listeners)
+        settings = RolloutSettings(sessions=sessions)
+        return await score(who, what, Path(out), settings=settings, repeats=repeats, listeners=listeners)
 
 
 evaluate = blocking(evaluate_async)

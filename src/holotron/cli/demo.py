@@ -1,4 +1,5 @@
-"""`holotron demo`: the bundled policy acts in a real Chromium on a dozen kinds of tasks, then a page to look at."""
+"""`holotron demo`: the bundled policy acts in a real Chromium, where it is at home and where it is not; then a page to
+look at."""
 
 from __future__ import annotations
 
@@ -24,10 +25,13 @@ TASKS = (
     "click-test-2", "click-button", "click-link", "click-color", "click-checkboxes", "click-tab-2", "choose-list",
     "enter-text", "login-user", "search-engine", "navigate-tree", "drag-box", "email-inbox-noscroll",
 )  # fmt: skip
+# Two of the easiest tasks in web apps of ordinary size, unpicked: whatever comes out is shown.
+SITES = ("shop-wish", "mail-star")
+SITE_STEPS = 8  # the solver needs three
 
 NEXT = """[bold]What next[/bold]
   look at it                 open {report}
-  score it on all tasks      holotron eval miniwob --policy holotron-mini
+  score it on everything     holotron eval offline --out runs/offline      (half an hour; one report)
   give an agent a task       holotron run "Find the newest release" --url https://www.python.org --policy SERVER
   serve a model              holotron serve Hcompany/Holotron-12B     (without a name: the small one)
   what fits on your GPU      holotron plan holotron-12b --gpu H100
@@ -37,11 +41,11 @@ NEXT = """[bold]What next[/bold]
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Run directory; a new demo replaces the old one.")] = Path("runs/demo"),
-    seeds: Annotated[int, typer.Option(min=1, help="Episodes of each task.")] = 8,
+    out: Annotated[Path, typer.Option(help="Folder; a new demo replaces the old one.")] = Path("runs/demo"),
+    seeds: Annotated[int, typer.Option(min=1, help="Episodes of each task of MiniWoB++.")] = 8,
     sessions: Annotated[int, typer.Option(min=1, help="Browser sessions at once.")] = 4,
 ) -> None:
-    """Watch a policy act in a real browser: a dozen task kinds, a table of successes, a report to look at.
+    """Watch a policy act in a real browser: small web tasks, two tasks in web apps, a table, a report to look at.
 
     holotron demo --seeds 2
     """
@@ -50,17 +54,20 @@ def demo(
     from holotron.evals.report import write_report
 
     console = Console()
-    if (out / "manifest.json").exists():
-        shutil.rmtree(out)
+    runs = [out / "miniwob", out / "sites"]
+    for old in (out, *runs):  # in `out` itself an earlier version had its run
+        if (old / "manifest.json").exists():
+            shutil.rmtree(old)
     started = time.monotonic()
-    result = asyncio.run(_play(out, seeds, sessions, console))
-    show_scores(result)
-    made = write_report(out, title="holotron demo")
+    small, apps = asyncio.run(_play(runs, seeds, sessions, console))
+    show_scores(small)
+    _show_apps(apps, console)
+    made = write_report(runs, out / "report.html", title="holotron demo")
     console.print(f"{time.monotonic() - started:.0f} s in all\n")
     console.print(NEXT.format(report=made.path), highlight=False)
 
 
-async def _play(out: Path, seeds: int, sessions: int, console: Console) -> Evaluation:
+async def _play(runs: list[Path], seeds: int, sessions: int, console: Console) -> tuple[Evaluation, Evaluation]:
     from holotron.agent.policies.registry import PolicyRequest
     from holotron.cli.progress import live_progress
     from holotron.evals.evaluate import evaluate
@@ -70,6 +77,26 @@ async def _play(out: Path, seeds: int, sessions: int, console: Console) -> Evalu
 
     console.print(f"Policy: [bold]{BUNDLED}[/bold], from pixels and the goal's text alone, on this machine's CPU.")
     unseen = range(200_000, 200_000 + seeds)  # of the evaluation's range: nothing was ever trained on them
-    async with opened(PolicyRequest(BUNDLED), "miniwob", tasks=TASKS, seeds=unseen) as (policy, suite):
-        with live_progress(console, "demo") as show:
-            return await evaluate(policy, suite, out, settings=RolloutSettings(sessions), on_progress=show)
+    settings, who = RolloutSettings(sessions), PolicyRequest(BUNDLED)
+    async with opened(who, "miniwob", tasks=TASKS, seeds=unseen) as (policy, suite):
+        with live_progress(console, "small web tasks") as show:
+            small = await evaluate(policy, suite, runs[0], settings=settings, on_progress=show)
+    async with opened(who, "sites:laptop", tasks=SITES, seeds=unseen[:1], steps=SITE_STEPS) as (policy, suite):
+        with live_progress(console, "web apps") as show:
+            return small, await evaluate(policy, suite, runs[1], settings=settings, on_progress=show)
+
+
+def _show_apps(apps: Evaluation, console: Console) -> None:
+    from rich.markup import escape
+
+    console.print("\n[bold]Beside it, web apps of ordinary size[/bold] (success is read off the app's database):")
+    for row in apps.result.rows:
+        steps = "step" if row["steps"] == 1 else "steps"
+        console.print(f"  {escape(row['goal'])}\n    {row['outcome']} after {row['steps']} {steps}", highlight=False)
+    if not apps.scores.overall.successes:
+        console.print(
+            "  It fails there, and that should be said: it was made for pages of 160 pixels, and these have 1280.\n"
+            "  A model made for such pages plays the same tasks: holotron eval sites --policy SERVER",
+            highlight=False,
+            soft_wrap=True,
+        )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -13,6 +12,8 @@ import typer
 from typer.core import TyperGroup
 
 from holotron.cli.agent_options import with_policy, with_view
+from holotron.cli.eval_offline import offline
+from holotron.cli.eval_results import PRICES, card, compare, list_suites, prices_of
 from holotron.cli.judge_options import JudgeOptions, judge_run, with_judge
 
 if TYPE_CHECKING:
@@ -37,22 +38,18 @@ class SuiteGroup(TyperGroup):
 app = typer.Typer(no_args_is_help=True, cls=SuiteGroup)
 
 
-def _list(wanted: bool) -> None:
-    if wanted:
-        from holotron.suites.base import suites
-
-        for name in suites.names():
-            print(f"{name:18} {(inspect.getdoc(suites.get(name)) or '').partition(chr(10))[0]}")
-        raise typer.Exit
-
-
 @app.callback()
 def about(
-    list_suites: Annotated[
-        bool, typer.Option("--list", callback=_list, is_eager=True, help="Say which suites there are, and stop.")
+    listed: Annotated[
+        bool,
+        typer.Option(
+            "--list", callback=list_suites, is_eager=True, help="What there is, what it needs, how long it takes."
+        ),
     ] = False,
 ) -> None:
     """Score a policy on a suite of tasks: [bold]holotron eval miniwob --policy holotron-mini[/bold]
+
+    Everything that needs no open web, in one report: [bold]holotron eval offline --out runs/offline[/bold]
 
     A suite is a name (--list), a JSON-lines file of web tasks, a folder of pages, or a function of your own
     (module:function or file.py:function).
@@ -75,6 +72,7 @@ def suite(
         Path | None, typer.Option(help="Run directory; resumed if it is there.", show_default="runs/eval-DATE")
     ] = None,
     sessions: Annotated[int, typer.Option(min=1, help="Episodes at once.")] = 8,
+    repeats: Annotated[int, typer.Option(min=1, help="Tries of each task and seed, for pass@k.")] = 1,
     steps: Annotated[
         int | None, typer.Option(min=1, help="Steps of an episode, at most.", show_default="suite's")
     ] = None,
@@ -82,6 +80,7 @@ def suite(
         float | None, typer.Option(min=1, help="Seconds of an episode, at most.", show_default="suite's")
     ] = None,
     retry_errors: Annotated[bool, typer.Option("--retry-errors", help="Play recorded errors again.")] = False,
+    prices: Annotated[Path | None, PRICES] = None,
     report: Annotated[bool, typer.Option(help="Write the HTML report.")] = True,
 ) -> None:
     """The suite that is named: mean success over tasks, with intervals; environment errors apart.
@@ -100,7 +99,7 @@ def suite(
 
     folder = out or Path("runs") / time.strftime("eval-%Y%m%d-%H%M%S")
     console = Console(stderr=True)
-    wanted = parse_seeds(seeds)
+    wanted, table = parse_seeds(seeds), prices_of(prices)
     if by is not None:
         by.check()
 
@@ -111,19 +110,19 @@ def suite(
         ):
             with live_progress(console, chosen.name) as show:
                 settings = RolloutSettings(sessions, retry_errors=retry_errors)
-                return await evaluate(actor, chosen, folder, settings=settings, on_progress=show)
+                return await evaluate(
+                    actor, chosen, folder, settings=settings, repeats=repeats, prices=table, on_progress=show
+                )
 
     result = asyncio.run(main())
-    found = result.to_json()
-    if (figures := _grounding(folder)) is not None:
-        _show_grounding(figures)
-        found["grounding"] = figures.to_json()
+    if result.result.grounding is not None:
+        _show_grounding(result.result.grounding)
     else:
         show_scores(result)
-    _store(json, found)
+    _store(json, result.to_json())
     if report:
         with console.status("writing the report"):
-            made = write_report(folder)
+            made = write_report(folder, prices=table)
         print(f"report: {made.path}")
     if by is not None:
         _store(json, {**result.to_json(), "judged": judge_run(folder, by).to_json()})
@@ -191,29 +190,9 @@ def reading(
     _store(json, {size: asdict(row) for size, row in result.items()})
 
 
-@app.command()
-def compare(
-    before: Annotated[Path, typer.Argument(help="A run directory (`--out` of an evaluation).")],
-    after: Annotated[Path, typer.Argument(help="Another one, with the same tasks and seeds.")],
-) -> None:
-    """Two runs on the same episodes: what was won, what was lost, and whether that can be luck."""
-    from holotron.evals.paired import compare as pair
-    from holotron.evals.paired import differences_beside_the_policy
-    from holotron.rollouts.store import RunReader
-
-    first, second = RunReader(before), RunReader(after)
-    result = pair(first.episodes(), second.episodes())
-    for name, task in sorted(result.tasks.items(), key=lambda item: item[1].difference):
-        if task.won or task.lost:
-            print(f"{name:32} {100 * task.before:3.0f} -> {100 * task.after:3.0f} %  {task.won} won, {task.lost} lost")
-    whole = result.overall
-    print(f"{100 * whole.before:.1f} -> {100 * whole.after:.1f} % of {whole.episodes} episodes:", end=" ")
-    print(f"{100 * whole.difference:+.1f} points ({100 * result.low:+.1f} to {100 * result.high:+.1f}),", end=" ")
-    print(f"{whole.won} won, {whole.lost} lost, chance {whole.chance:.3f}", end="")
-    print(f"; {result.unpaired} episodes in one run only" if result.unpaired else "")
-    if also := differences_beside_the_policy(first.manifest, second.manifest):
-        print("The two runs differ in more than the policy:")
-        print("\n".join(f"  {line}" for line in also))
+app.command()(compare)
+app.command()(card)
+app.command()(offline)
 
 
 def _questioned(
@@ -235,16 +214,6 @@ def _questioned(
             await actor.close()
 
     return asyncio.run(main())
-
-
-def _grounding(run: Path) -> GroundingFigures | None:
-    """The figures of a grounding benchmark, if the run is one."""
-    from holotron.evals.grounding import grounding_figures
-    from holotron.rollouts.store import RunReader
-    from holotron.suites.base import GROUNDING
-
-    reader = RunReader(run)
-    return grounding_figures(reader) if reader.manifest["kind"].removeprefix("eval ") in GROUNDING else None
 
 
 def _show_grounding(figures: GroundingFigures) -> None:
@@ -272,22 +241,42 @@ def _store(path: Path | None, result: dict[str, Any]) -> None:
 
 def show_scores(result: Evaluation) -> None:
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
-    for heading in ("task", "success", "95 % interval", "n", "steps", "env. errors"):
+    for heading in ("task", "success", "95 % interval", "n", "steps", "errors"):
         table.add_column(heading, justify="left" if heading == "task" else "right")
     for row in result.scores.tasks:
         rate = "–" if row.success is None else f"{100 * row.success:.0f} %"
         interval = f"{100 * row.low:.0f} – {100 * row.high:.0f}"
         table.add_row(
-            row.task, rate, interval, str(row.scored), f"{row.mean_steps:.1f}", str(row.environment_errors or "")
-        )
+            escape(row.task), rate, interval, str(row.scored), f"{row.mean_steps:.1f}",
+            str(row.environment_errors + row.policy_errors or ""),
+        )  # fmt: skip
     console = Console()
     console.print(table)
-    overall, mean = result.scores.overall, result.scores.mean_success
-    print(f"mean_success {'–' if mean is None else f'{mean:.4f}'} over {len(result.scores.tasks)} tasks", end="")
-    print(f", {overall.scored} episodes ({100 * overall.low:.1f} – {100 * overall.high:.1f} %)", end="")
+    scores, overall, cost = result.scores, result.scores.overall, result.result.cost
+    mean = "–" if scores.mean_success is None else f"{scores.mean_success:.4f}"
+    print(f"mean_success {mean} over {len(scores.tasks)} tasks, {overall.scored} episodes", end="")
+    print(f" ({100 * scores.low:.1f} – {100 * scores.high:.1f} % for tasks like these", end="")
+    print(f", {100 * overall.low:.1f} – {100 * overall.high:.1f} % for these)", end="")
     print(f"; {overall.environment_errors} environment errors, {result.progress.retries} retries", end="")
     print(f", {result.progress.steps_per_second:.1f} steps/s")
+    if result.result.errors and overall.at_least is not None:
+        broken = f"{result.result.errors} episodes broke and are in no rate"
+        print(f"{broken}; had all of them failed: {100 * overall.at_least:.1f} % of {overall.episodes} episodes")
+    sampling = result.manifest["config"]["policy"].get("sampling") or {}
+    if len(result.result.repeats) > 1 and (sampling.get("temperature") == 0 or sampling.get("seed") is not None):
+        print("tries differ by the environment alone: give a --temperature above 0 and no --sample-seed")
+    if len(result.result.repeats) > 1:
+        print(", ".join(f"pass@{one.k} {one.any_of:.4f}" for one in result.result.repeats), end="; ")
+        print(f"pass^{result.result.repeats[-1].k} {result.result.repeats[-1].all_of:.4f}")
+    if (seconds := cost.per_solved("seconds")) is not None:
+        tokens, money = cost.per_solved("generated_tokens"), cost.per_solved("money")
+        print(f"per solved task: {seconds:.1f} s", end="")
+        print("" if tokens is None else f", {tokens:,.0f} tokens generated", end="")
+        print("" if money is None else f", {money:.4f} {cost.currency}")
+    if cost.no_money:
+        print(f"no cost in money: {cost.no_money}")
     print(f"run: {result.run}")

@@ -4,7 +4,7 @@
         result = await evaluate(policy, suite, Path("runs/eval"))
     result.scores.mean_success
 
-The mean is over tasks. Episodes that the browser spoiled are tried again, and if they stay spoiled they are reported
+The mean is over tasks. Episodes that the environment broke are tried again, and if they stay broken they are reported
 beside the score, never in it. The run directory holds every screenshot and reply behind the number; calling again with
 the same settings resumes it.
 """
@@ -12,17 +12,17 @@ the same settings resumes it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from holotron.agent.events import Listener
 from holotron.agent.policies.base import Policy
-from holotron.evals.curve import curve
-from holotron.evals.statistics import Scoreboard, scoreboard
+from holotron.evals.costs import Prices
+from holotron.evals.results import RunResult, read_result
+from holotron.evals.statistics import Scoreboard
 from holotron.rollouts.progress import Progress
 from holotron.rollouts.runner import RolloutSettings
-from holotron.rollouts.store import RunReader
 from holotron.rollouts.suite import play
 from holotron.suites.base import Suite
 from holotron.types import Trajectory
@@ -30,27 +30,30 @@ from holotron.types import Trajectory
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    scores: Scoreboard
+    result: RunResult
     progress: Progress  # of this process; a resumed evaluation has made fewer steps than are on record
-    manifest: dict[str, Any]
-    run: Path
     seeds: tuple[int, ...]
+
+    @property
+    def scores(self) -> Scoreboard:
+        return self.result.scores
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        return self.result.manifest
+
+    @property
+    def run(self) -> Path:
+        return self.result.path
 
     def to_json(self) -> dict[str, Any]:
         """What `--json` writes."""
-        manifest = {key: value for key, value in self.manifest.items() if key != "episodes"}
         return {
-            "mean_success": self.scores.mean_success,
-            "environment_errors": self.scores.overall.environment_errors,
+            **self.result.to_json(),
             "retries": self.progress.retries,
             "steps_per_second": self.progress.steps_per_second if self.progress.steps else None,
             "seconds": self.progress.seconds,
-            "episodes": self.scores.overall.episodes,
-            "overall": self.scores.to_json()["overall"],
-            "tasks": self.scores.to_json()["tasks"],
-            "curve": [asdict(point) for point in curve(self.manifest, self.scores)],  # of suites that have an axis
             "seeds": list(self.seeds),
-            "manifest": manifest,
         }
 
 
@@ -60,24 +63,24 @@ async def evaluate(
     out: Path,
     *,
     settings: RolloutSettings = RolloutSettings(),
+    repeats: int = 1,
+    prices: Prices | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     on_episode: Callable[[Trajectory], None] | None = None,
     listeners: Sequence[Listener] = (),
 ) -> Evaluation:
-    """Play the suite with this policy and score it."""
+    """Play the suite with this policy and score it. `repeats`: tries of each task and seed, for pass@k."""
     progress = await play(
         suite,
         policy,
         out,
         settings=settings,
+        repeats=repeats,
         kind=f"eval {suite.name}",
         on_progress=on_progress,
         on_episode=on_episode,
         listeners=listeners,
         complete=True,  # the score is that of a set of episodes: another set is another run
     )
-    reader = RunReader(out)
-    wanted = {task.id for task in suite.tasks}
-    rows = [row for row in reader.episodes() if row["id"] in wanted]
     seeds = tuple(sorted({task.seed for task in suite.tasks}))
-    return Evaluation(scoreboard(rows), progress, reader.manifest, out, seeds)
+    return Evaluation(read_result(out, prices=prices), progress, seeds)

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holotron.errors import InputError
+from holotron.evals.statistics import verdict as verdict_of
 from holotron.evals.statistics import wilson
 from holotron.rollouts.store import RunReader
 from holotron.suites.grounding.benchmarks import BENCHMARKS
-from holotron.types import Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def grounding_figures(run: RunReader) -> GroundingFigures:
     if name not in BENCHMARKS:
         raise InputError(f"{run.path} is no run on a grounding benchmark")
     benchmark = BENCHMARKS[name]
-    kept = [(row, steps) for row, steps in records if row["outcome"] != Outcome.ENVIRONMENT_ERROR]
+    kept = [(row, steps) for row, steps in records if verdict_of(row) is not None]
     verdicts = [_verdict(row, steps) for row, steps in kept]
     by: dict[str, Accuracy] = {}
     for keys in benchmark.breakdowns:

@@ -1,6 +1,7 @@
-"""A run directory as one HTML page: scores with intervals, and a player for its trajectories.
+"""Runs as one HTML page: scores with intervals, plots, cost, and a player for their trajectories.
 
-    write_report(Path("runs/eval"))                       # -> runs/eval/report.html
+    write_report(Path("runs/eval"))                                    # -> runs/eval/report.html
+    write_report([Path("runs/a"), Path("runs/b")], Path("both.html"))  # several runs side by side
 
 The page carries everything it shows (no server, no network) and is bounded in size: all episodes are listed and
 counted, but only some can be played, failures before successes and every task in turn, with their screenshots scaled
@@ -13,39 +14,32 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
-import io
 import itertools
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
-
-from holotron.actions import stored_action
-from holotron.agent.describe import describe
+from holotron.errors import InputError
+from holotron.evals.album import Album, ReportLimits, short
+from holotron.evals.costs import Prices
 from holotron.evals.curve import axis, curve, draw
-from holotron.evals.statistics import Scoreboard, scoreboard
+from holotron.evals.plots import as_url, forest, outcomes
+from holotron.evals.results import RunResult, read_result, read_results
 from holotron.rollouts.records import Row
 from holotron.rollouts.store import RunReader
 from holotron.storage.files import replace_file
 from holotron.types import Outcome
 from holotron.view import View
 
-LONGEST_TEXT = 6000
+__all__ = ["Report", "ReportLimits", "write_report"]
+
 _ASSETS = files(__package__) / "assets"
-
-
-@dataclass(frozen=True, slots=True)
-class ReportLimits:
-    """What may go into one page."""
-
-    episodes: int = 300  # that can be played
-    image_bytes: int = 24_000_000
-    image_side: int = 1000  # pixels of the longer side; larger screenshots are scaled down
+_MANY = 1000  # episodes beyond which the list says less of each
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,222 +51,224 @@ class Report:
 
 
 def write_report(
-    run: Path,
+    runs: Path | Sequence[Path],
     out: Path | None = None,
     *,
     title: str | None = None,
     limits: ReportLimits = ReportLimits(),
+    prices: Prices | None = None,
     on_episode: Callable[[int, int], None] | None = None,
 ) -> Report:
-    """Build the report of a run; `on_episode(done, total)` follows the work."""
-    reader = RunReader(run)
-    rows = sorted(reader.episodes(), key=lambda row: (row["task"], row["seed"], row["id"]))
-    chosen = _choose(rows, limits.episodes)
-    album = _Album(run, limits)
-    playable: dict[str, dict[str, Any]] = {}
-    for number, (episode, steps) in enumerate(_in_order(reader, chosen), start=1):
-        playable[episode["id"]] = _playable(episode, steps, album)
-        if on_episode is not None:
-            on_episode(number, len(chosen))
-    scores = scoreboard(rows)
-    name = title or _title(reader.manifest, run)
+    """Build the report of one run, or of several on one page; `on_episode(done, total)` follows the work."""
+    if isinstance(runs, Path):
+        results = [read_result(runs, prices=prices)]
+        path = out or runs / "report.html"
+    else:
+        if out is None or not runs:
+            raise InputError("a report of several runs needs the runs, and a file to be written to")
+        results, path = read_results(runs, prices), out
+    return report_of(results, path, title=title, limits=limits, on_episode=on_episode)
+
+
+def report_of(
+    results: Sequence[RunResult],
+    path: Path,
+    *,
+    title: str | None = None,
+    limits: ReportLimits = ReportLimits(),
+    notes: Sequence[str] = (),
+    on_episode: Callable[[int, int], None] | None = None,
+) -> Report:
+    """The page of results that have been read, under the names they have. `notes` stand at its top."""
+    name = title or _title(results)
+    every = sum(len(result.rows) for result in results)
+    album = Album(limits)
+    playable = dict(_play(results, album, limits.episodes, on_episode))
+    listed = [_listed(row, index, every) | playable.get((index, row["id"]), {"steps": None, "final": None})
+              for index, result in enumerate(results) for row in result.rows]  # fmt: skip
     data = {
         "title": name,
-        "subtitle": _subtitle(reader.manifest, rows),
-        "notice": _notice(len(rows), len(playable), album),
-        "figures": _figures(scores, rows, len(reader.spoiled())),
-        "curve": _curve(reader.manifest, scores),
-        "outcomes": sorted({row["outcome"] for row in rows}),
-        "tasks": scores.to_json()["tasks"],
-        "episodes": [_listed(row) | playable.get(row["id"], {"steps": None, "final": None}) for row in rows],
+        "subtitle": " · ".join(_subtitle(results[0])) if len(results) == 1 else _dates(results),
+        "notice": " ".join([*notes, *_notices(results, every, len(playable), album)]),
+        "figures": _figures(results[0]) if len(results) == 1 else [],
+        "runs": [_run(result) for result in results],
+        "plots": _plots(results),
+        "outcomes": sorted({row["outcome"] for result in results for row in result.rows}),
+        "tasks": [
+            asdict(task) | {"run": index} for index, result in enumerate(results) for task in result.scores.tasks
+        ],
+        "episodes": listed,
         "images": album.images,
-        "manifest": {key: value for key, value in reader.manifest.items() if key != "episodes"},
+        "protocols": {result.name: result.protocol() for result in results},
+        "manifests": {
+            result.name: {key: value for key, value in result.manifest.items() if key != "episodes"}
+            for result in results
+        },
     }
-    page = _page(name, data).encode()
-    path = out or run / "report.html"
+    page = _page(name, data).encode("utf-8", "replace")
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, page)
-    return Report(path, len(rows), len(playable), len(page))
+    return Report(path, every, len(playable), len(page))
 
 
 # --------------------------------------------------------------------------------------------------- what is embedded
 
 
-def _choose(rows: Sequence[Row], limit: int) -> list[str]:
-    """Episodes to play: every task in turn, what went wrong before what went right."""
+def _play(
+    results: Sequence[RunResult], album: Album, limit: int, on_episode: Callable[[int, int], None] | None
+) -> Iterator[tuple[tuple[int, str], dict[str, Any]]]:
+    """Episodes for the player: every run in turn, every task in turn, what went wrong before what went right. A full
+    album leaves out the least wanted."""
+    orders = [[(index, id) for id in _wanted(result.rows)] for index, result in enumerate(results)]
+    chosen = [item for item in itertools.chain(*itertools.zip_longest(*orders)) if item is not None][:limit]
+    records = {}
+    for index, result in enumerate(results):
+        ids = {id for number, id in chosen if number == index}
+        for episode, steps in RunReader(result.path).rows(ids) if ids else ():
+            records[index, episode["id"]] = episode, steps
+    for number, key in enumerate(chosen, start=1):
+        if key in records and (shown := album.playable(results[key[0]].path, *records[key])) is not None:
+            yield key, shown
+        if on_episode is not None:
+            on_episode(number, len(chosen))
+
+
+def _wanted(rows: Sequence[Row]) -> list[str]:
     by_task: dict[str, list[Row]] = {}
     for row in sorted(rows, key=lambda row: row["outcome"] == Outcome.SUCCESS):
         by_task.setdefault(row["task"], []).append(row)
     turns = itertools.chain.from_iterable(itertools.zip_longest(*by_task.values()))
-    return [row["id"] for row in turns if row is not None][:limit]
+    return [row["id"] for row in turns if row is not None]
 
 
-def _in_order(reader: RunReader, chosen: Sequence[str]) -> Iterable[tuple[Row, list[Row]]]:
-    """The chosen episodes, most wanted first, so that a full album leaves out the least wanted."""
-    wanted = set(chosen)
-    found = {episode["id"]: (episode, steps) for episode, steps in reader.rows() if episode["id"] in wanted}
-    return (found[id] for id in chosen if id in found)
-
-
-class _Album:
-    """Scaled-down screenshots as data URLs, each once, until the page is full."""
-
-    def __init__(self, run: Path, limits: ReportLimits) -> None:
-        self._run = run
-        self._limits = limits
-        self._known: dict[str, int | None] = {}
-        self._bytes = 0
-        self.images: list[str] = []
-        self.left_out = 0
-        self.missing = 0
-
-    def add(self, name: str) -> int | None:
-        """The number of an image in the page; None if it could not be taken in."""
-        if name not in self._known:
-            self._known[name] = self._take(name)
-        return self._known[name]
-
-    def _take(self, name: str) -> int | None:
-        if self._bytes >= self._limits.image_bytes:
-            self.left_out += 1
-            return None
-        try:
-            url = self._shrunk(self._run / name)
-        except OSError:  # lost, or not a picture
-            self.missing += 1
-            return None
-        self._bytes += len(url)
-        self.images.append(url)
-        return len(self.images) - 1
-
-    def _shrunk(self, path: Path) -> str:
-        original = path.read_bytes()
-        side = self._limits.image_side
-        with Image.open(io.BytesIO(original)) as image:
-            if max(image.size) <= side and len(original) < 60_000:
-                kind = (image.format or "png").lower()
-                return f"data:image/{kind};base64,{base64.b64encode(original).decode()}"
-            small = image.convert("RGB")
-        small.thumbnail((side, side), Image.Resampling.LANCZOS)
-        buffer = io.BytesIO()
-        small.save(buffer, "JPEG", quality=72, optimize=True)
-        return f"data:image/jpeg;base64,{base64.b64encode(buffer.getvalue()).decode()}"
-
-
-def _playable(episode: Row, steps: Sequence[Row], album: _Album) -> dict[str, Any]:
-    ordered = sorted(steps, key=lambda row: row["index"])
-    final = episode["final"]
-    return {
-        "steps": [_step(row, album) for row in ordered],
-        "final": None if final is None else _view(final, album),
-    }
-
-
-def _step(row: Row, album: _Album) -> dict[str, Any]:
-    action = None if row["action"] is None else json.loads(row["action"])
-    said = "no valid action" if action is None else describe(stored_action(action))
-    info = json.loads(row["info"])
-    asked = f"a person said no to: {info['asked']}" if "asked" in info else ""
-    return {
-        "view": _view(row["observation"], album),
-        "action": action,
-        "said": f"REFUSED, not done: {said}" if asked else said,
-        "error": row["reply_error"] or asked,
-        "thought": _short(row["thought"]),
-        "note": _short(row["note"]),
-        "text": _short(row["text"]),
-        "reasoning": _short(row["reasoning"]),
-        "reward": row["reward"],
-        **{key: row[key] for key in ("prompt_tokens", "cached_tokens", "generated_tokens", "images_sent")},
-        "policy_seconds": row["policy_seconds"],
-        "environment_seconds": row["environment_seconds"],
-    }
-
-
-def _view(observation: Mapping[str, Any], album: _Album) -> dict[str, Any]:
-    return {
-        "image": album.add(observation["image"]),
-        "viewport": [observation["viewport_width"], observation["viewport_height"]],
-        "url": _short(observation["url"], 300),
-        "title": _short(observation["title"], 300),
-        "note": _short(observation["note"], 1000),
-    }
-
-
-def _listed(row: Row) -> dict[str, Any]:
-    kept = {key: row[key] for key in ("id", "task", "seed", "outcome", "reward", "seconds", "attempt")}
-    texts = {key: _short(row[key], 600) for key in ("goal", "answer", "error")}
-    return kept | texts | {"count": row["steps"]}
-
-
-def _short(text: str, limit: int = LONGEST_TEXT) -> str:
-    return text if len(text) <= limit else f"{text[:limit]}… ({len(text) - limit} more characters)"
+def _listed(row: Row, run: int, every: int) -> dict[str, Any]:
+    longest = 600 if every <= _MANY else 120
+    kept = {key: row[key] for key in ("id", "task", "seed", "outcome", "reward", "attempt")}
+    texts = {key: short(row[key], longest) for key in ("goal", "answer", "error")}
+    return kept | texts | {"count": row["steps"], "seconds": round(row["seconds"], 2), "run": run}
 
 
 # ---------------------------------------------------------------------------------------------------- what is written
 
 
-def _title(manifest: Mapping[str, Any], run: Path) -> str:
-    policy = manifest.get("config", {}).get("policy", {})
-    who = policy.get("model") or policy.get("script") or policy.get("policy") or "policy"
-    return f"{who} · {manifest.get('kind', run.name)}"
+def _title(results: Sequence[RunResult]) -> str:
+    if len(results) == 1:
+        return f"{results[0].policy} · {results[0].manifest.get('kind', results[0].name)}"
+    policies = list(dict.fromkeys(result.policy for result in results))
+    return f"{', '.join(policies[:4])} · {len(results)} runs"
 
 
-def _subtitle(manifest: Mapping[str, Any], rows: Sequence[Row]) -> str:
-    config = manifest.get("config", {})
+def _subtitle(result: RunResult) -> list[str]:
+    config = result.manifest.get("config", {})
     policy, environment = config.get("policy", {}), config.get("environment", {})
-    began = min((row["started_at"] for row in rows if row["started_at"]), default=manifest.get("created_at", 0))
     parts = [
-        time.strftime("%Y-%m-%d %H:%M", time.localtime(began)),
+        _dates([result]),
         f"dialect {policy['dialect']['name']}" if policy.get("dialect") else "",
         f"history {policy['history']}" if policy.get("history") else "",
         f"view {View.from_json(environment['view'])}" if environment.get("view") else "",
         str(environment.get("browser", "")),
-        f"holotron {manifest.get('holotron', '')}",
+        f"holotron {result.manifest.get('holotron', '')}",
     ]
-    return " · ".join(part for part in parts if part)
+    return [part for part in parts if part]
 
 
-def _figures(scores: Scoreboard, rows: Sequence[Row], spoiled: int) -> list[tuple[str, str]]:
+def _dates(results: Sequence[RunResult]) -> str:
+    began = [row["started_at"] for result in results for row in result.rows if row["started_at"]]
+    began = began or [result.manifest.get("created_at", 0) for result in results]
+    days = [time.strftime("%Y-%m-%d %H:%M", time.localtime(when)) for when in (min(began), max(began))]
+    return days[0] if days[0] == days[1] else " to ".join(days)
+
+
+def _figures(result: RunResult) -> list[tuple[str, str]]:
+    scores, cost = result.scores, result.cost
     overall = scores.overall
     figures: list[tuple[str, str]] = []
     if scores.mean_success is not None:
-        interval = f"{100 * overall.low:.1f} to {100 * overall.high:.1f} % over all episodes"
+        interval = f"{100 * scores.low:.1f} to {100 * scores.high:.1f} % for tasks like these"
         figures.append((f"{100 * scores.mean_success:.1f} %", f"mean success of {len(scores.tasks)} tasks, {interval}"))
-    figures.append((str(overall.episodes), "episodes"))
-    figures.append((str(sum(row["steps"] for row in rows)), f"steps, {overall.mean_steps:.1f} an episode"))
+    if len(result.repeats) > 1:
+        last = result.repeats[-1]
+        figures.append((f"{100 * last.any_of:.1f} %", f"pass@{last.k}: one of {last.k} tries succeeds"))
+        figures.append((f"{100 * last.all_of:.1f} %", f"pass^{last.k}: all {last.k} tries succeed"))
+    figures.append((str(overall.episodes), f"episodes, {overall.scored} with a verdict"))
+    figures.append((str(cost.steps), f"steps, {overall.mean_steps:.1f} an episode"))
     if overall.unscored:
         figures.append((str(overall.unscored), "answered, not scored"))
-    figures.append((str(overall.environment_errors), f"environment errors ({spoiled} attempts spoiled)"))
+    figures.append((str(overall.environment_errors), f"environment errors ({result.spoiled} attempts failed)"))
     if overall.policy_errors:
-        figures.append((str(overall.policy_errors), "policy errors, counted as failures"))
+        figures.append((str(overall.policy_errors), "policy errors"))
+    if (seconds := cost.per_solved("seconds")) is not None:
+        figures.append((f"{seconds:.1f} s", "wall time for each solved task"))
+    if (tokens := cost.per_solved("generated_tokens")) is not None:
+        figures.append((f"{tokens:,.0f}", f"tokens generated for each solved task ({cost.prompt_tokens or 0:,} read)"))
+    if (money := cost.per_solved("money")) is not None:
+        figures.append((f"{money:.4f} {cost.currency}", "for each solved task"))
     return figures
 
 
-def _curve(manifest: Mapping[str, Any], scores: Scoreboard) -> dict[str, str] | None:
-    """Success over the axis that the suite's tasks lie on, as a picture."""
-    points = curve(manifest, scores)
-    if not points:
-        return None
-    along = axis(manifest)
-    picture = draw(points, str(along["of"]), along.get("chance"))
-    said = ", ".join(f"{100 * point.success:.0f} % at {point.x:g}" for point in points)
-    url = f"data:image/svg+xml;base64,{base64.b64encode(picture.encode()).decode()}"
-    return {"image": url, "title": f"Success by {along['of']}", "said": said}
+def _run(result: RunResult) -> dict[str, Any]:
+    scores, cost = result.scores, result.cost
+    return {
+        "name": result.name,
+        "policy": result.policy,
+        "suite": result.suite,
+        "success": scores.mean_success,
+        "low": scores.low,
+        "high": scores.high,
+        "scored": scores.overall.scored,
+        "errors": result.errors,
+        "mean_steps": scores.overall.mean_steps,
+        "tokens": cost.per_solved("generated_tokens"),
+        "seconds": cost.per_solved("seconds"),
+        "money": cost.per_solved("money"),
+        "currency": cost.currency,
+    }
 
 
-def _notice(episodes: int, playable: int, album: _Album) -> str:
+def _plots(results: Sequence[RunResult]) -> list[dict[str, str]]:
+    plots = []
+    if len(results) > 1:
+        rows = [(result.name, result.scores.mean_success, result.scores.low, result.scores.high) for result in results]
+        said = "; ".join(f"{name} {'not scored' if rate is None else f'{100 * rate:.1f} %'}" for name, rate, *_ in rows)
+        plots.append({"image": as_url(forest(rows)), "title": "Success, with 95 % intervals", "said": said})
+    ended = [(result.name, Counter(row["outcome"] for row in result.rows)) for result in results if result.rows]
+    if ended:
+        counts = "; ".join(
+            f"{name}: " + ", ".join(f"{count} {outcome.replace('_', ' ')}" for outcome, count in counted.most_common())
+            for name, counted in ended
+        )
+        plots.append({"image": as_url(outcomes(ended)), "title": "How episodes ended", "said": counts})
+    for result in results:
+        if points := curve(result.manifest, result.scores):
+            along = axis(result.manifest)
+            said = ", ".join(f"{100 * point.success:.0f} % at {point.x:g}" for point in points)
+            where = f"{result.name}: " if len(results) > 1 else ""
+            picture = as_url(draw(points, str(along["of"]), along.get("chance")))
+            plots.append({"image": picture, "title": f"{where}Success by {along['of']}", "said": said})
+    return plots
+
+
+def _notices(results: Sequence[RunResult], every: int, playable: int, album: Album) -> list[str]:
     parts = []
-    if playable < episodes:
+    for result in results:
+        where = f"{result.name}: " if len(results) > 1 else ""
+        if result.missing:
+            parts.append(f"{where}this run is not complete: {result.missing} episodes have not been played.")
+        if result.errors and (least := result.scores.overall.at_least) is not None:
+            parts.append(
+                f"{where}{result.errors} episodes broke and are in no rate; if all of them had failed, "
+                f"{100 * least:.1f} % of all episodes would have succeeded."
+            )
+    if playable < every:
         parts.append(
-            f"{playable} of {episodes} episodes can be played here: every task in turn, failures first. "
+            f"{playable} of {every} episodes can be played here: every task in turn, failures first. "
             "The figures count all of them."
         )
     if album.left_out:
         parts.append(f"{album.left_out} screenshots did not fit the size limit of this page.")
     if album.missing:
         parts.append(f"{album.missing} screenshots are missing from the run directory.")
-    return " ".join(parts)
+    return parts
 
 
 def _page(title: str, data: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from holotron.rollouts.records import NO_VERDICT
 from holotron.types import Outcome
 
 
@@ -33,8 +34,8 @@ class Progress:
 
     @property
     def scored(self) -> int:
-        """Episodes that count: not those the environment spoiled, not those that nobody can score."""
-        return self.done - self.environment_errors - self.outcomes.get(Outcome.UNSCORED, 0)
+        """Episodes that count: not those in which something broke, not those that nobody can score."""
+        return sum(count for outcome, count in self.outcomes.items() if outcome not in NO_VERDICT)
 
     @property
     def steps_per_second(self) -> float:

@@ -18,6 +18,9 @@ from holotron.types import Completion, Observation, Outcome, Reply, Step, Task, 
 FORMAT = 1
 LONGEST_TEXT = 4000  # characters of what a page says about itself; dialects show the first 500 at most
 
+BROKEN = (Outcome.ENVIRONMENT_ERROR, Outcome.POLICY_ERROR)
+NO_VERDICT = (*BROKEN, Outcome.UNSCORED)  # outcomes that do not say whether the task was done
+
 KeepImage = Callable[[Observation], str]  # stores the picture, returns its path
 LoadImage = Callable[[str], bytes]
 
@@ -35,8 +38,9 @@ def to_rows(trajectory: Trajectory, keep: KeepImage) -> tuple[Row, list[Row]]:
         "start_url": task.start_url,
         "options": json.dumps(dict(task.options)),
         "outcome": str(trajectory.outcome),
-        "success": trajectory.outcome is Outcome.SUCCESS,
-        "reward": float(trajectory.reward),
+        # What broke is neither a success nor a failure, and earned nothing that one could learn from: no value, not 0.
+        "success": None if trajectory.outcome in NO_VERDICT else trajectory.outcome is Outcome.SUCCESS,
+        "reward": None if trajectory.outcome in BROKEN else float(trajectory.reward),
         "answer": trajectory.answer,
         "error": bounded(trajectory.error),
         "attempt": trajectory.attempt,
@@ -69,7 +73,7 @@ def from_rows(episode: Mapping[str, Any], steps: Iterable[Mapping[str, Any]], lo
         task=task,
         steps=tuple(_step(row, load) for row in ordered),
         outcome=Outcome(episode["outcome"]),
-        reward=episode["reward"],
+        reward=episode["reward"] or 0.0,
         answer=episode["answer"],
         error=episode["error"],
         attempt=episode["attempt"],

@@ -32,6 +32,7 @@ from holotron.rollouts.progress import Progress
 from holotron.rollouts.queue import Lease, TaskQueue
 from holotron.rollouts.rules import ERRORS, Attempts, ErrorStreak, Patience, unplayed
 from holotron.rollouts.store import RunWriter
+from holotron.rollouts.subset import describe_request, describe_subset
 from holotron.rollouts.worker import Worker
 from holotron.storage.manifest import describe_run
 from holotron.types import Outcome, Task, Trajectory
@@ -76,24 +77,29 @@ async def rollout(
     limits: Limits = Limits(),
     repeats: int = 1,
     environment: Mapping[str, Any] | None = None,
+    judge: str | None = None,
     kind: str = "rollout",
     on_progress: Callable[[Progress], None] | None = None,
     on_episode: Callable[[Trajectory], None] | None = None,
     listeners: Sequence[Listener] = (),
     complete: bool = False,
 ) -> Progress:
-    """Play all tasks and record them in `out`. `environment` describes the pool for the manifest; `on_episode` is told
-    what is on record, `listeners` everything that happens in every attempt at an episode. `complete`: these episodes
-    are the whole run, as in an evaluation; otherwise a later call may add others to it."""
+    """Play all tasks and record them in `out`. For the manifest, `environment` describes the pool and `judge` says who
+    decides what succeeded. `on_episode` is told what is on record, `listeners` everything that happens in every attempt
+    at an episode. `complete`: these episodes are the whole run, as in an evaluation; otherwise a later call may add
+    others to it."""
     episodes = episodes_of(tasks, repeats)
     ids = sorted(id for id, _ in episodes)
     manifest = describe_run(kind, policy=policy.describe(), limits=limits.describe(), environment=environment)
+    manifest |= {"attempts": settings.attempts, "sessions": settings.sessions, "repeats": repeats, "judge": judge}
+    manifest |= {"subset": describe_subset(tasks), "request": describe_request(policy), "episodes": ids}
     equal = ("kind", "config", "episodes") if complete else ("config",)
-    with RunWriter(out, {**manifest, "episodes": ids}, equal=equal) as writer:
+    with RunWriter(out, manifest, equal=equal) as writer:
         if settings.retry_errors:
             writer.forget(ERRORS)
         if not set(ids) <= set(known := writer.manifest.get("episodes", [])):
-            writer.update_manifest(episodes=sorted({*known, *ids}))
+            # Of several sets of tasks only the ids are known: their contents have no hash any more.
+            writer.update_manifest(episodes=sorted({*known, *ids}), subset=None)
         coordinator = _Coordinator(episodes, policy, pool, writer, settings, limits, on_progress, on_episode, listeners)
         return await coordinator.run()
 

@@ -128,9 +128,9 @@ class RunReader:
             return []
         return [note for line in lines if (note := _note(line)) is not None]
 
-    def rows(self) -> Iterator[Record]:
-        """Episode rows with their step rows."""
-        return read_records(self.path, TABLES)
+    def rows(self, only: Collection[str] | None = None) -> Iterator[Record]:
+        """Episode rows with their step rows; `only`: some of them, by id."""
+        return read_records(self.path, TABLES, only=only)
 
 
 def picture_check(run: Path) -> Check:

@@ -86,6 +86,7 @@ async def play(
             limits=suite.limits,
             repeats=repeats,
             environment=suite.describe(),
+            judge=suite.judge if suite.scored else None,
             kind=kind,
             on_progress=on_progress,
             on_episode=on_episode,

@@ -18,6 +18,7 @@ from typing import Any
 import holotron
 from holotron.errors import ConfigError, InputError
 from holotron.storage.files import LOCK, entries, exists, make_folder, read_file, replace_json
+from holotron.storage.hardware import describe_hardware
 
 MANIFEST = "manifest.json"
 _PACKAGES = ("playwright", "miniwob", "openai", "torch", "pillow", "pyarrow")
@@ -39,6 +40,7 @@ def describe_run(
         "python": platform.python_version(),
         "platform": platform.platform(),
         "packages": {name: found for name in _PACKAGES if (found := _version(name))},
+        "hardware": describe_hardware(),
     }
 
 

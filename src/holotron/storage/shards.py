@@ -50,26 +50,32 @@ def drop_records(folder: Path, tables: Tables, number: int, ids: Collection[str]
             write_rows(shard_path(folder, table, number), kept, table.schema())
 
 
-def read_shard(folder: Path, tables: Tables, number: int, *, parts: bool = True) -> list[Record]:
-    """The records of a shard with their parts (or, faster, without)."""
+def read_shard(
+    folder: Path, tables: Tables, number: int, *, parts: bool = True, only: Collection[str] | None = None
+) -> list[Record]:
+    """The records of a shard (or some of them, by id) with their parts (or, faster, without)."""
     of: dict[str, list[Row]] = defaultdict(list)
     if parts and tables.parts is not None:
-        for part in read_table(folder, tables.parts, number):
+        for part in read_table(folder, tables.parts, number, only):
             of[part[tables.parts.id]].append(part)
-    records = [(row, of[row[tables.head.id]]) for row in read_table(folder, tables.head, number)]
+    records = [(row, of[row[tables.head.id]]) for row in read_table(folder, tables.head, number, only)]
     if parts and tables.parts is not None and any(len(found) != row[tables.count] for row, found in records):
         path = shard_path(folder, tables.parts, number)
         raise Damaged(path, f"lacks some of the {tables.parts.name} of its {tables.head.name}")
     return records
 
 
-def read_table(folder: Path, table: Table, number: int) -> list[Row]:
-    """The rows of one table of a shard."""
+def read_table(folder: Path, table: Table, number: int, only: Collection[str] | None = None) -> list[Row]:
+    """The rows of one table of a shard, or those of some records: making Python objects of rows is what takes time."""
     path = shard_path(folder, table, number)
     with open_parquet(path) as file:
         if odd := _odd_columns(file.schema_arrow, table):
             raise Damaged(path, f"is damaged (in its columns: {', '.join(odd)})")
-        return list(file.read(use_threads=False).to_pylist())
+        found = file.read(use_threads=False)
+        if only is not None:
+            wanted = [index for index, id in enumerate(found[table.id].to_pylist()) if id in only]
+            found = found.take(arrow().array(wanted, "int64"))
+        return list(found.to_pylist())
 
 
 def _odd_columns(found: pyarrow.Schema, table: Table) -> list[str]:

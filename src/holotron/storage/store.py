@@ -192,12 +192,14 @@ class ShardedStore(Generic[T]):
         return max([-1, *shard_numbers(self.folder, self._tables.head), *segment_numbers(self.folder)]) + 1
 
 
-def read_records(folder: Path, tables: Tables, *, parts: bool = True) -> Iterator[Record]:
-    """All records in order of recording, finished folder or not; without their parts it is faster."""
+def read_records(
+    folder: Path, tables: Tables, *, parts: bool = True, only: Collection[str] | None = None
+) -> Iterator[Record]:
+    """All records (or some, by id) in order of recording, finished folder or not; without their parts it is faster."""
     # Segments are read before shards are listed: one that moves in between is known by its number, never missed.
     open_segments = {number: read_segment(folder, number) for number in segment_numbers(folder)}
     for number in shard_numbers(folder, tables.head):
         open_segments.pop(number, None)
-        yield from read_shard(folder, tables, number, parts=parts)
+        yield from read_shard(folder, tables, number, parts=parts, only=only)
     for records in open_segments.values():
-        yield from records
+        yield from (record for record in records if only is None or record[0][tables.head.id] in only)

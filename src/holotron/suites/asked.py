@@ -26,7 +26,11 @@ ACTIONS = ("click", "answer")  # what makes sense: point at it, or say that it i
 
 @suites.register("asked")
 def asked(request: SuiteRequest) -> Suite:
-    """One instruction, one click on stored pages: holotron eval FOLDER; needs no browser."""
+    """One instruction, one click on stored pages: holotron eval FOLDER; needs no browser.
+
+    Needs: a folder of pages, as `holotron data synth` makes them.
+    Takes: one reply of your policy a question.
+    """
     if not request.argument:
         raise ConfigError("name a folder of pages, as `holotron data synth` makes them")
     request.view.refuse(("width", "height", "scale", "crop", "format"), "stored pages are shown as they are")

@@ -39,6 +39,7 @@ class Suite:
     limits: Limits = field(default_factory=Limits)
     view: View = field(default_factory=View)  # how its screens are shown
     scored: bool = True  # its environments say whether a task was done; if not, nothing can be learnt from rewards
+    judge: str = "the environment's own check"  # who says whether a task was done, for manifests
     solver: Callable[[], Policy] | None = None  # the policy called `scripted` here
     facts: Mapping[str, Any] = field(default_factory=dict)  # whatever else a manifest should say
 

@@ -56,7 +56,11 @@ _PAGE = 500.0  # CSS pixels that a scroll without an amount moves
 
 @suites.register("gymnasium")
 def gymnasium_suite(request: SuiteRequest) -> Suite:
-    """Any Gymnasium environment that can be seen: holotron eval gymnasium:ENV_ID"""
+    """Any Gymnasium environment that can be seen: holotron eval gymnasium:ENV_ID
+
+    Needs: the package gymnasium, and the one that brings the environment.
+    Takes: as long as the environment and your policy take.
+    """
     if not request.argument:
         raise ConfigError("name a Gymnasium environment: gymnasium:ENV_ID")
     request.view.refuse(("width", "height", "scale", "crop", "format"), "Gymnasium environments draw themselves")

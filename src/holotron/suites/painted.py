@@ -55,7 +55,11 @@ class _Screen:
 
 @suites.register(SUITE)
 def painted(request: SuiteRequest) -> Suite:
-    """Painted screens to click on; needs no browser."""
+    """Painted screens to click on; needs no browser.
+
+    Needs: nothing.
+    Takes: a step is painted in milliseconds: as long as your policy takes.
+    """
     view = request.view.over(VIEW)
     if view.crop or view.format != "png":
         raise ConfigError("painted screens are whole and without loss: crop and format cannot be chosen there")

@@ -29,7 +29,11 @@ SPARE_STEPS = 8  # beyond the shortest way, for a wrong turn or a slip
 
 @suites.register("recall")
 def recall(request: SuiteRequest) -> Suite:
-    """A word seen k steps ago must be entered: success by distance, on web pages in a real browser."""
+    """A word seen k steps ago must be entered: success by distance, on web pages in a real browser.
+
+    Needs: as sites.
+    Takes: an episode has k + 2 steps, each as one of sites.
+    """
     distances = sorted(_distances(request))
     made = sites(replace(request, tasks=[template_name(distance) for distance in distances]))
     steps = distances[-1] + 2 + SPARE_STEPS

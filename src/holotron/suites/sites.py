@@ -29,7 +29,11 @@ VIEW = View(scale=1.0, format="jpeg")
 
 @suites.register("sites")
 def sites(request: SuiteRequest) -> Suite:
-    """Web apps with exact checkers: work over several pages, laptop and phone size, in a real browser."""
+    """Web apps with exact checkers: work over several pages, laptop and phone size, in a real browser.
+
+    Needs: Chromium and playwright (extra `agent`); no network.
+    Takes: holotron-mini makes 1 to 2 steps a second on two CPU cores: about 10 seconds an episode.
+    """
     from holotron.sites.environment import SitesPool
 
     request.view.refuse(("width", "height", "crop"), "web apps are shown whole, at laptop or phone size")
@@ -43,6 +47,7 @@ def sites(request: SuiteRequest) -> Suite:
         open=lambda sessions: SitesPool(sessions=sessions, options=SessionOptions(display=display_of(view))),
         limits=Limits(steps=max(LIMITS[length] for length in lengths), seconds=900.0),
         view=view,
+        judge="the app's database",
         solver=_solver,
         facts={**chosen, "browser": browser_version()},
     )

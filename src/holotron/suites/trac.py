@@ -25,7 +25,11 @@ STEPS = 30  # the longest way that was needed is twelve
 
 @suites.register("trac")
 def trac(request: SuiteRequest) -> Suite:
-    """A real issue tracker by others, checked by its database; for measuring transfer, never for training."""
+    """A real issue tracker by others, checked by its database; for measuring transfer, never for training.
+
+    Needs: as sites, and the package index on first use: Trac is installed into an environment of its own.
+    Takes: one or two minutes for the first use; then as sites.
+    """
     from holotron.sites.environment import SitesPool
     from holotron.sites.transfer.trac import TracServer, facts, make_trac_episode
 
@@ -48,5 +52,6 @@ def trac(request: SuiteRequest) -> Suite:
         ),
         limits=Limits(steps=STEPS, seconds=900.0),
         view=view,
+        judge="the app's database",
         facts={"viewport": viewport, "browser": browser_version(), **facts()},
     )

@@ -25,7 +25,11 @@ VIEW = View(width=1280, height=720, scale=1.0, format="jpeg")
 
 @suites.register("web")
 def web(request: SuiteRequest) -> Suite:
-    """Goals on web pages, from a JSON-lines file: holotron eval tasks.jsonl"""
+    """Goals on web pages, from a JSON-lines file: holotron eval tasks.jsonl
+
+    Needs: your file of tasks, Chromium and playwright (extra `agent`), and the network that its pages are in.
+    Takes: as long as your policy and those pages do. Nothing scores the answers: judge them afterwards.
+    """
     if not request.argument:
         raise ConfigError("name a file of web tasks (JSON lines with url and goal), such as tasks.jsonl")
     path = Path(request.argument)

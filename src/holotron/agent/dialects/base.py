@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 
 from holotron.actions import ACTIONS, ANSWER_ONLY, InvalidAction, check_action_names, split_reasoning
 from holotron.agent.coordinates import Frame, Screen, action_to_model, action_to_page
+from holotron.agent.dialects.example import digest, example_request
 from holotron.agent.history import Selection, Shown, Turn
 from holotron.agent.images import Image, Resize, prepare
 from holotron.agent.messages import Message, Part
@@ -76,7 +77,15 @@ class Dialect(ABC):
             "min_pixels": self.resize.min_pixels,
             "multiple": self.resize.multiple,
         }
-        return {"name": self.name, "frame": str(self.frame), "actions": list(self.actions), "resize": resize}
+        example = example_request(self)
+        return {
+            "name": self.name,
+            "frame": str(self.frame),
+            "actions": list(self.actions),
+            "resize": resize,
+            "prompt": digest(example["messages"]),  # hashes: another wording or another schema is another experiment
+            "schema": digest(example["output"]),
+        }
 
     # ------------------------------------------------------------------------------------------------------ reading
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holotron.agent.dialects.base import Dialect, Output
@@ -53,9 +54,11 @@ class EnginePolicy:
         thinking: bool = False,
         deltas: Deltas | None = None,
         owns_engine: bool = False,
+        weights: str | None = None,
     ) -> None:
         """`constrained`: decode under the dialect's schema or regular expression. `deltas`: tell screenshots as changes
-        to the one before, for models trained for it. `owns_engine`: close it with us."""
+        to the one before, for models trained for it. `owns_engine`: close it with us. `weights`: the fingerprint of
+        the files they came from, for manifests."""
         if engine.processor is None:
             raise ConfigError("an agent needs an engine with a processor: it writes text and sends images")
         self.engine = engine
@@ -67,6 +70,7 @@ class EnginePolicy:
         self.thinking = thinking
         self.deltas = deltas
         self._owns_engine = owns_engine
+        self._weights = weights
 
     @property
     def name(self) -> str:
@@ -76,6 +80,7 @@ class EnginePolicy:
         return {
             "policy": "engine",
             "model": self._name,
+            "weights": self._weights,
             "dialect": self._dialect.describe(),
             "history": self._history.name,
             "sampling": asdict(self.sampling),
@@ -137,8 +142,9 @@ async def make_engine_policy(request: PolicyRequest) -> EnginePolicy:
 
 def _load(request: PolicyRequest) -> EnginePolicy:
     from holotron.engine import Engine
-    from holotron.model.loading import load_model
+    from holotron.model.loading import load_model, resolve
     from holotron.model.processor import Deltas
+    from holotron.model.weights.fingerprint import fingerprint
 
     model, processor = load_model(request.argument, device=request.device)
     profile, own = request.profile, processor.sampling
@@ -152,6 +158,7 @@ def _load(request: PolicyRequest) -> EnginePolicy:
         seed=request.seed,
     )
     processor.limits = replace(processor.limits, max_images=MOST_IMAGES, max_tiles=MOST_IMAGES * 13)
+    folder = resolve(request.argument)
     return EnginePolicy(
         Engine(model, processor),
         profile.make_dialect(request.actions),
@@ -162,6 +169,7 @@ def _load(request: PolicyRequest) -> EnginePolicy:
         thinking=processor.template.thinks_by_default if profile.thinking is None else profile.thinking,
         deltas=None if profile.deltas is None else Deltas(profile.deltas),
         owns_engine=True,
+        weights=fingerprint(folder) if isinstance(folder, Path) else None,  # of a preset they are random
     )
 
 

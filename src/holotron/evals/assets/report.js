@@ -2,7 +2,7 @@
 // Everything shown comes from the data block and is set as text, never as markup: what pages said stays text.
 const data = JSON.parse(document.getElementById("data").textContent);
 const $ = (id) => document.getElementById(id);
-const state = { task: "", sort: "task", down: false, episode: null, step: 0, timer: null, visible: [] };
+const state = { run: -1, task: "", sort: "task", down: false, episode: null, step: 0, timer: null, visible: [] };
 const LIST_LIMIT = 400;
 
 function element(tag, options = {}, ...children) {
@@ -23,16 +23,17 @@ const seconds = (value) => (value >= 60 ? Math.floor(value / 60) + " min " + Mat
 function overview() {
   $("title").textContent = data.title;
   $("subtitle").textContent = data.subtitle;
-  $("manifest").textContent = JSON.stringify(data.manifest, null, 2);
+  const only = (object) => (data.runs.length === 1 ? Object.values(object)[0] : object);
+  $("manifest").textContent = JSON.stringify(only(data.manifests), null, 2);
+  $("protocol").textContent = JSON.stringify(only(data.protocols), null, 2);
   $("notice").textContent = data.notice;
   $("notice").hidden = !data.notice;
-  if (data.curve) {
-    const [heading, image] = $("curve").children;
-    heading.textContent = data.curve.title;
-    image.src = data.curve.image;
-    image.alt = data.curve.said;
-    $("curve").hidden = false;
+  for (const plot of data.plots) {
+    $("plots").append(element("div", { class: "panel" }, element("h2", { textContent: plot.title }), element("img", { src: plot.image, alt: plot.said })));
   }
+  for (const task of data.tasks) task.errors = task.environment_errors + task.policy_errors;
+  $("runs-panel").hidden = data.runs.length < 2;
+  runTable();
   for (const [value, label] of data.figures) {
     $("figures").append(element("div", { class: "figure" }, element("b", { textContent: value }), element("span", { textContent: label })));
   }
@@ -47,29 +48,50 @@ function overview() {
   taskTable();
 }
 
+function rateBar(rated) {
+  const bar = element("div", { class: "bar" });
+  if (rated.success === null) return bar;
+  const fill = element("i"), whisker = element("u");
+  fill.style.width = 100 * rated.success + "%";
+  whisker.style.left = 100 * rated.low + "%";
+  whisker.style.width = 100 * (rated.high - rated.low) + "%";
+  bar.append(fill, whisker);
+  bar.title = percent(rated.low) + " to " + percent(rated.high);
+  return bar;
+}
+
+function runTable() {
+  $("runs").tBodies[0].replaceChildren(...data.runs.map((run, index) => {
+    const spent = [run.seconds === null ? "" : seconds(run.seconds), run.tokens === null ? "" : Math.round(run.tokens) + " tokens", run.money === null ? "" : run.money.toFixed(4) + " " + run.currency];
+    return element("tr", { class: index === state.run ? "chosen" : "", onclick: () => { state.run = state.run === index ? -1 : index; state.task = ""; runTable(); taskTable(); list(); } },
+      element("td", { class: "left", textContent: run.name, title: run.suite }), element("td", { class: "left", textContent: run.policy, title: run.policy }),
+      element("td", { textContent: percent(run.success) }), element("td", {}, rateBar(run)), element("td", { textContent: run.scored }),
+      element("td", { textContent: run.errors || "" }), element("td", { textContent: run.mean_steps.toFixed(1) }),
+      element("td", { textContent: spent.filter(Boolean).join(" · ") || "–" }));
+  }));
+}
+
+// With several runs a task is known by its run too.
+const several = () => data.runs.length > 1;
+const taskKey = (item) => item.run + "/" + item.task;
+const here = (item) => state.run < 0 || item.run === state.run;
+const keyOf = (episode) => (several() ? episode.run + ":" : "") + episode.id;
+
 function taskTable() {
   const rank = (task) => (task[state.sort] === null ? -1 : task[state.sort]);
-  const rows = [...data.tasks].sort((a, b) => (rank(a) < rank(b) ? -1 : rank(a) > rank(b) ? 1 : 0) * (state.down ? -1 : 1));
+  const rows = data.tasks.filter(here).sort((a, b) => (rank(a) < rank(b) ? -1 : rank(a) > rank(b) ? 1 : 0) * (state.down ? -1 : 1));
   $("tasks").tBodies[0].replaceChildren(...rows.map((task) => {
-    const bar = element("div", { class: "bar" });
-    if (task.success !== null) {
-      const fill = element("i"), whisker = element("u");
-      fill.style.width = 100 * task.success + "%";
-      whisker.style.left = 100 * task.low + "%";
-      whisker.style.width = 100 * (task.high - task.low) + "%";
-      bar.append(fill, whisker);
-      bar.title = percent(task.low) + " to " + percent(task.high);
-    }
-    return element("tr", { class: task.task === state.task ? "chosen" : "", onclick: () => { state.task = state.task === task.task ? "" : task.task; taskTable(); list(); } },
-      element("td", { class: "left", textContent: task.task, title: task.task }), element("td", { textContent: percent(task.success) }),
-      element("td", {}, bar), element("td", { textContent: task.scored }), element("td", { textContent: task.mean_steps.toFixed(1) }),
-      element("td", { textContent: task.environment_errors || "" }));
+    const name = (several() ? data.runs[task.run].name + " · " : "") + task.task;
+    return element("tr", { class: taskKey(task) === state.task ? "chosen" : "", onclick: () => { state.task = state.task === taskKey(task) ? "" : taskKey(task); taskTable(); list(); } },
+      element("td", { class: "left", textContent: name, title: name }), element("td", { textContent: percent(task.success) }),
+      element("td", {}, rateBar(task)), element("td", { textContent: task.scored }), element("td", { textContent: task.mean_steps.toFixed(1) }),
+      element("td", { textContent: task.errors || "" }));
   }));
 }
 
 function list() {
   const words = $("search").value.toLowerCase(), outcome = $("outcome").value;
-  const found = data.episodes.filter((episode) => (!state.task || episode.task === state.task) && (!outcome || episode.outcome === outcome)
+  const found = data.episodes.filter((episode) => here(episode) && (!state.task || taskKey(episode) === state.task) && (!outcome || episode.outcome === outcome)
     && (!words || (episode.id + " " + episode.goal).toLowerCase().includes(words)));
   state.visible = found.slice(0, LIST_LIMIT).filter((episode) => episode.steps);
   $("episode-count").textContent = found.length + " of " + data.episodes.length + (found.length > LIST_LIMIT ? ", first " + LIST_LIMIT + " listed" : "");
@@ -101,7 +123,7 @@ function show() {
   const episode = state.episode, step = episode.steps[state.step];
   $("goal").textContent = episode.goal || episode.id;
   $("facts").replaceChildren(element("span", { class: "tag " + episode.outcome, textContent: episode.outcome.replace("_", " ") }),
-    " " + [episode.id, "reward " + episode.reward, seconds(episode.seconds), episode.attempt ? "attempt " + (episode.attempt + 1) : "", episode.answer ? "answer: " + episode.answer : "", episode.error].filter(Boolean).join(" · "));
+    " " + [several() ? data.runs[episode.run].name : "", episode.id, episode.reward === null ? "no verdict" : "reward " + episode.reward, seconds(episode.seconds), episode.attempt ? "attempt " + (episode.attempt + 1) : "", episode.answer ? "answer: " + episode.answer : "", episode.error].filter(Boolean).join(" · "));
   const view = step ? step.view : episode.final;
   const source = view.image === null ? null : data.images[view.image];
   $("shot").hidden = source === null;
@@ -113,7 +135,7 @@ function show() {
   $("slider").value = state.step;
   $("position").textContent = step ? "step " + (state.step + 1) + " / " + episode.steps.length : "the end";
   details(step, view);
-  history.replaceState(null, "", "#" + encodeURIComponent(episode.id) + "/" + state.step);
+  history.replaceState(null, "", "#" + encodeURIComponent(keyOf(episode)) + "/" + state.step);
 }
 
 function shape(tag, attributes, text) {
@@ -128,6 +150,7 @@ function marks(step, view) {
   $("marks").setAttribute("viewBox", "0 0 " + width + " " + height);
   $("marks").replaceChildren();
   if (!step) return;
+  if (step.target) shape("polygon", { class: "target", points: step.target.map((corner) => corner.join(",")).join(" "), "stroke-width": 0.3 * unit });
   const action = step.action || {};
   const label = (x, y, text) => shape("text", { x: Math.min(x + 2.4 * unit, width - text.length * 1.1 * unit), y: Math.max(y - 1.6 * unit, 2.4 * unit), "font-size": 2.1 * unit, "stroke-width": 0.5 * unit }, text);
   const target = (x, y) => {
@@ -227,6 +250,6 @@ overview();
 list();
 {
   const [id, step] = location.hash.slice(1).split(/\/(?=[^/]*$)/);
-  const wanted = data.episodes.find((episode) => episode.steps && episode.id === decodeURIComponent(id || ""));
+  const wanted = data.episodes.find((episode) => episode.steps && keyOf(episode) === decodeURIComponent(id || ""));
   if (wanted || state.visible.length) open(wanted || state.visible[0], wanted ? Number(step) || 0 : 0);
 }

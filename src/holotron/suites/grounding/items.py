@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 from holotron.errors import InputError
 
@@ -30,6 +30,12 @@ class Box:
         """Edges count, as in the official scripts."""
         return point is not None and self.left <= point[0] <= self.right and self.top <= point[1] <= self.bottom
 
+    @property
+    def outline(self) -> tuple[Point, ...]:
+        return (
+            (self.left, self.top), (self.right, self.top), (self.right, self.bottom), (self.left, self.bottom),
+        )  # fmt: skip
+
     def distance(self, point: Point) -> float:
         """From its middle."""
         dx, dy = point[0] - (self.left + self.right) / 2, point[1] - (self.top + self.bottom) / 2
@@ -39,6 +45,10 @@ class Box:
 @dataclass(frozen=True, slots=True)
 class Polygon:
     corners: tuple[Point, ...]
+
+    @property
+    def outline(self) -> tuple[Point, ...]:
+        return self.corners
 
     def holds(self, point: Point | None) -> bool:
         """A ray to the right crosses its edges an odd number of times (the even-odd rule)."""
@@ -55,6 +65,8 @@ class Polygon:
 @dataclass(frozen=True, slots=True)
 class Nothing:
     """What is asked for is not there: the right answer is to say so."""
+
+    outline: ClassVar[tuple[Point, ...]] = ()
 
     def holds(self, point: Point | None) -> bool:
         return point is None

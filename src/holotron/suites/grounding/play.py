@@ -45,6 +45,7 @@ def grounding(benchmark: Benchmark, request: SuiteRequest) -> Suite:
         open=environments_of(partial(GroundingEnvironment, items)),
         actions=ACTIONS,
         limits=Limits(steps=1, seconds=300.0),
+        judge="the published target",
         facts={"items": len(tasks), "published_items": benchmark.items, "subset": content_hash(items, names)},
     )
 
@@ -57,7 +58,11 @@ def content_hash(items: Mapping[str, GroundingItem], names: list[str]) -> str:
 
 for _name, _benchmark in BENCHMARKS.items():
     _factory = partial(grounding, _benchmark)
-    _factory.__doc__ = f"{_benchmark.about}; {_benchmark.items:,} items, needs their folder ({_benchmark.source})."
+    _factory.__doc__ = (
+        f"{_benchmark.about}; {_benchmark.items:,} items.\n\n"
+        f"Needs: the folder with its files, {_name}:FOLDER (published as {_benchmark.source}); no browser.\n"
+        "Takes: one reply an item; holotron-mini about a second on two CPU cores."
+    )
     suites.register(_name)(_factory)
 
 
@@ -93,6 +98,8 @@ class GroundingEnvironment:
         item, point = self._items[self.task.name], place_of(action)
         hit = item.target.holds(point)
         info: dict[str, object] = {"point": None if point is None else list(point)}
+        if corners := item.target.outline:
+            info["target"] = [list(corner) for corner in corners]  # reports draw it beside the click
         if isinstance(item.target, Box) and point is not None:
             info["distance"] = item.target.distance(point)
         return StepResult(await self.observe(), float(hit), True, hit, info)

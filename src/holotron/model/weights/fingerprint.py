@@ -1,0 +1,38 @@
+"""Which weights were these? A short name for the contents of a checkpoint's files.
+
+    fingerprint(Path("runs/model"))              # "sha256:3f1c9a0b72de4411"
+
+Two runs with the same name under `weights` were played by the same numbers; a folder that was trained on and has kept
+its path is told apart. Files beyond a gigabyte are not read whole, which would take a minute for a 12B: of those the
+header and evenly spaced blocks are hashed, and the name says "sampled". Training changes every block.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+WHOLE_BYTES = 1 << 30  # files up to this size are read completely
+_BLOCK, _BLOCKS = 1 << 16, 256
+
+
+def fingerprint(folder: Path) -> str | None:
+    """None: there are no weights in the folder."""
+    files = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("*.bin"))
+    if not files:
+        return None
+    digest = hashlib.sha256()
+    sampled = False
+    for file in files:
+        size = file.stat().st_size
+        digest.update(f"{file.name}\0{size}\0".encode())
+        sampled |= size > WHOLE_BYTES
+        with file.open("rb") as opened:
+            if size <= WHOLE_BYTES:
+                while block := opened.read(1 << 22):
+                    digest.update(block)
+                continue
+            for number in range(_BLOCKS):
+                opened.seek(number * (size - _BLOCK) // (_BLOCKS - 1))
+                digest.update(opened.read(_BLOCK))
+    return f"sha256{'-sampled' if sampled else ''}:{digest.hexdigest()[:16]}"

@@ -1,0 +1,32 @@
+"""What a newcomer sees first: small web tasks, web apps beside them, one page of both."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+from holotron.cli.demo import SITES, TASKS, app
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+
+def test_the_demo_plays_both_worlds_and_hides_nothing(tmp_path):
+    out = tmp_path / "demo"
+    done = CliRunner().invoke(app, ["--out", str(out), "--seeds", "1"], env={"COLUMNS": "200"})
+    assert done.exit_code == 0, done.output
+    page = (out / "report.html").read_text()
+    found = re.search(r'<script id="data" type="application/json">(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    data = json.loads(found[1])
+    assert [(run["name"], run["scored"]) for run in data["runs"]] == [("miniwob", len(TASKS)), ("sites", len(SITES))]
+    assert all(episode["steps"] for episode in data["episodes"])  # every one can be looked at
+    assert data["runs"][0]["success"] > 0.5
+    apps = [episode for episode in data["episodes"] if episode["run"] == 1]
+    for episode in apps:  # how each of them ended stands on the terminal, whatever it is
+        assert episode["goal"] in done.output
+        assert f"{episode['outcome']} after {episode['count']} step" in done.output
+    failed = not any(episode["outcome"] == "success" for episode in apps)
+    assert ("It fails there" in done.output) is failed
