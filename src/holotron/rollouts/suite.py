@@ -20,7 +20,7 @@ from holotron.agent.policies.labelled import LabelledPolicy
 from holotron.agent.policies.registry import PolicyRequest, ask_profile, make_policy
 from holotron.rollouts.progress import Progress
 from holotron.rollouts.runner import RolloutSettings, rollout
-from holotron.suites.base import Suite, find_suite
+from holotron.suites.base import Suite, find_suite, refuse_held_out
 from holotron.types import Trajectory
 from holotron.view import View
 
@@ -45,6 +45,7 @@ async def opened(
     policy = await make_policy(replace(request, actions=suite.actions, solver=suite.solver))
     try:
         if label is not None:
+            refuse_held_out("labels are there to be learnt", suite)
             teacher = await make_policy(replace(label, actions=suite.actions, solver=suite.solver))
             policy = LabelledPolicy(policy, teacher)
         yield policy, suite

@@ -44,6 +44,7 @@ def sites(request: SuiteRequest) -> Suite:
         limits=Limits(steps=max(LIMITS[length] for length in lengths), seconds=900.0),
         view=view,
         solver=_solver,
+        held_out=chosen["split"] == "heldout",
         facts={**chosen, "browser": browser_version()},
     )
 
