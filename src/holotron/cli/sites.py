@@ -32,7 +32,9 @@ def list_tasks() -> None:
 
 @app.command()
 def serve(
-    name: Annotated[str, typer.Argument(help="An app (its first task is taken) or a task; trac and oscar, too.")] = "shop",
+    name: Annotated[
+        str, typer.Argument(help="An app (its first task is taken) or a task; trac and oscar, too.")
+    ] = "shop",
     seed: Annotated[int, typer.Option(help="Which data, look and goal.")] = 0,
     port: Annotated[int, typer.Option(help="0 takes a free one.")] = 8900,
     split: Annotated[str, typer.Option(help="train or heldout: which themes and layouts.")] = "train",

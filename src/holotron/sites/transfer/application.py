@@ -2,7 +2,7 @@
 
     server = HostServer(APPLICATION)                          # installs it on first use
     episode = TransferEpisode(APPLICATION, "close", seed=7)
-    key = server.open(episode)                                # a fresh copy of the database, served under `episode.host`
+    key = server.open(episode)                                # a fresh copy of the database
     episode.verdict(answer=None)
 
 An application is data: packages, a host script that runs beside them and not beside us, where its database lies, which

@@ -115,8 +115,7 @@ def restock(world: World) -> Assignment:
     return Assignment(
         f"Set the numbers in stock: {listed}.",
         tuple(
-            world.changed("stock", goods["id"], num_in_stock=count)
-            for goods, count in zip(chosen, counts, strict=True)
+            world.changed("stock", goods["id"], num_in_stock=count) for goods, count in zip(chosen, counts, strict=True)
         ),
         DASHBOARD,
     )

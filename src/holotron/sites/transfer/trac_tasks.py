@@ -62,7 +62,10 @@ def kind(world: World) -> Assignment:
 
 @tasks.add("keywords", "short")
 def keywords(world: World) -> Assignment:
-    ticket, word = world.row("ticket", status="new"), world.dice.choice(("urgent-customer", "demo", "legacy", "quick-win"))
+    ticket, word = (
+        world.row("ticket", status="new"),
+        world.dice.choice(("urgent-customer", "demo", "legacy", "quick-win")),
+    )
     return Assignment(
         f'Enter "{word}" as the keywords of ticket #{ticket["id"]}.',
         (world.changed("ticket", ticket["id"], keywords=word),),

@@ -127,7 +127,11 @@ def _offers(products: list[Any]) -> None:
     everything = get_model("offer", "Range").objects.create(name="Everything", includes_all_products=True)
     get_model("offer", "Range").objects.create(name="Spring table").add_product(products[0])
     voucher = get_model("voucher", "Voucher").objects.create(
-        name="Welcome", code="WELCOME10", usage="Multi-use", start_datetime=START, end_datetime=datetime(2036, 1, 1, tzinfo=UTC)
+        name="Welcome",
+        code="WELCOME10",
+        usage="Multi-use",
+        start_datetime=START,
+        end_datetime=datetime(2036, 1, 1, tzinfo=UTC),
     )
     offer = get_model("offer", "ConditionalOffer").objects.create(
         name="Offer for voucher 'Welcome'", offer_type="Voucher",
