@@ -7,7 +7,6 @@
 |---|---|
 | `verifiers_package.py` | writes a package by the conventions of verifiers |
 | `verifiers_env.py` | what that package is made of; needs verifiers, and is imported by such packages alone |
-| `direct_harness.py` | a verifiers harness that talks to the model itself; needs nothing of ours |
 | `harbor_tasks.py` | writes Harbor task directories |
 | `episode_server.py` | one episode behind loopback HTTP, for agents that live in a container with it |
 | `names.py` | names that are safe as folders, packages and classes |

@@ -51,7 +51,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import verifiers.v1 as vf
-from holotron.exchange.direct_harness import DirectHarness
+from holotron.suites.verifiers_bridge.direct_harness import DirectHarness
 from holotron.exchange.verifiers_env import SuiteConfig, SuiteEnv, SuiteEnvConfig, SuiteTask, load_tasks
 
 __all__ = ["DirectHarness", "{prefix}Taskset", "SuiteEnv", "load_environment"]
