@@ -20,7 +20,7 @@ def slug(name: str) -> str:
     """Lower-case letters, digits and single dashes. Names that differ stay different."""
     plain = unicodedata.normalize("NFKD", name.casefold()).encode("ascii", "ignore").decode()
     made = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:LONGEST].strip("-")
-    if made == name:
+    if made and made == name:
         return made
     return f"{made or 'task'}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"
 

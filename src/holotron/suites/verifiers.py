@@ -111,6 +111,9 @@ class VerifiersEnvironment:
         self._episode = await self._host.play(task.seed)
         told = await self._host.next(self._episode)
         if "end" in told:
+            self._episode = None
+            if told["end"].get("missing"):
+                raise ConfigError(f"{task.name} has no task {task.seed}; choose fewer with --seeds")
             raise EnvironmentFault(f"{task.name} ended before the model was asked: {told['end']['error'] or 'no reason'}")
         messages = told["ask"]["messages"]
         self._ours = '"tool_name"' in content_text(messages[:2]) and last_picture(messages) is not None

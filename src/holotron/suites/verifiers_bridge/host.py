@@ -4,7 +4,7 @@
 
 Lines of JSON. In: {"id": 1, "play": INDEX}, {"id": 1, "reply": MESSAGE}, {"id": 1, "cancel": true}. Out, first:
 {"ready": VERSION}; then {"id": 1, "ask": REQUEST} (the body of a chat completion: messages, tools) and
-{"id": 1, "end": {"reward", "metrics", "error"}}. The model is an OpenAI-compatible address of this process, one for
+{"id": 1, "end": {"reward", "metrics", "error"}}, with "missing" where there is no such task. The model is an OpenAI-compatible address of this process, one for
 each episode, so any environment and any harness can be played. Ends when its input ends.
 """
 
@@ -80,7 +80,7 @@ class Host:
         try:
             task = next(itertools.islice(self.env.taskset, index, None), None)
             if task is None:
-                end["error"] = f"there is no task {index}: the taskset is shorter"
+                end["missing"] = True  # the taskset is shorter
                 return
             client = EvalClientConfig(base_url=f"http://127.0.0.1:{self._port}/{id}/v1", api_key_var="HOLOTRON_NO_KEY")
             context = ModelContext(model="holotron", client=client, sampling=SamplingConfig())
