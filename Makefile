@@ -4,10 +4,10 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-fast test-gpu lint format setup clean help
+.PHONY: demo test test-fast test-gpu test-exchange lint format setup clean help
 
 help:
-	@sed -n 's/^\([a-z-]*\):.*## /\1  /p' $(MAKEFILE_LIST) | awk '{name=$$1; $$1=""; printf "  make %-10s%s\n", name, $$0}'
+	@sed -n 's/^\([a-z-]*\):.*## /\1  /p' $(MAKEFILE_LIST) | awk '{name=$$1; $$1=""; printf "  make %-14s%s\n", name, $$0}'
 
 demo: $(STAMP) ## the policy acts in a real Chromium on a dozen kinds of tasks; ends with a report to look at
 	$(BIN)/python -m holotron demo --out runs/demo
@@ -20,6 +20,10 @@ test-fast: $(STAMP) ## without a browser and without the slow tests
 
 test-gpu: $(STAMP) ## only the tests that need a CUDA GPU
 	$(BIN)/python -m pytest -m gpu
+
+test-exchange: $(STAMP) ## with the real packages of other frameworks, each in an environment of its own (Python 3.12)
+	bash tools/exchange.sh
+	HOLOTRON_EXCHANGE=.exchange $(BIN)/python -m pytest tests/exchange
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

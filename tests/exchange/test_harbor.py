@@ -92,7 +92,12 @@ def test_bad_wishes_are_one_sentence(tmp_path: Path) -> None:
 
 def odd(request: SuiteRequest) -> Suite:
     names = ['../Füße "&" \n Co']
-    return Suite("odd", request.tasks_of("odd", names), environments_of(lambda: OddEnvironment(Size.parse("160x160@2"))), actions=("click",))
+    return Suite(
+        "odd",
+        request.tasks_of("odd", names),
+        environments_of(lambda: OddEnvironment(Size.parse("160x160@2"))),
+        actions=("click",),
+    )
 
 
 class OddEnvironment(PaintedEnvironment):
@@ -192,3 +197,18 @@ def test_an_episode_in_the_order_that_harbor_plays(folder: Path, tmp_path: Path)
 def test_the_solution_of_a_web_task_is_worth_one(tmp_path: Path) -> None:
     (task,) = write_tasks("sites", tmp_path / "out", tasks="shop-wish", seeds="3")
     assert played(task, tmp_path / "oracle")["reward"] == 1.0
+
+
+@pytest.mark.exchange
+def test_harbor_itself_reads_them(harbor_bin: Path, folder: Path) -> None:
+    code = (
+        "import sys; from harbor.models.task.task import Task\n"
+        "for path in sys.argv[1:]:\n"
+        "    task = Task(path); print(task.name, Task.is_valid_dir(path), task.config.agent.user, "
+        "task.config.environment.healthcheck.command, len(task.instruction) > 200)"
+    )
+    paths = sorted(str(path) for path in folder.iterdir())
+    said = subprocess.run([str(harbor_bin / "python"), "-c", code, *paths], capture_output=True, text=True, timeout=300)
+    assert said.returncode == 0, said.stderr
+    for path, line in zip(paths, said.stdout.splitlines(), strict=True):
+        assert line == f"holotron/{Path(path).name} True agent computer start True"

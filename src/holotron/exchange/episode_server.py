@@ -4,8 +4,8 @@
 
     GET  /look          {"goal", "step", "steps_left", "over", "note", "url", "width", "height"}
     GET  /screenshot    the picture, as taken
-    POST /act           an action as JSON (`holotron.actions`), coordinates in pixels of the screenshot's width and height
-    GET  /verdict       {"reward", "success", "steps"}; needs the token that lies in the state folder, for its owner only
+    POST /act           an action as JSON (`holotron.actions`), coordinates in pixels of that width and height
+    GET  /verdict       {"reward", "success", "steps"}; needs the token in the state folder, which only its owner reads
 
 An agent that runs as another user can look and act, and cannot ask how it did. An action that is none changes nothing
 and says why. Where the environment itself fails there is no verdict: a broken episode is no failure of the agent.

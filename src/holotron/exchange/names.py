@@ -1,7 +1,7 @@
 """Names of ours as folders, packages and classes: whatever a task is called, the result is safe and tells apart.
 
-    folder_name("shop-wish", 3)             'shop-wish-3'
-    folder_name("../Füße & Co", 3)          'fusse-co-9c1f2a-3'      what was lost is in the hash
+folder_name("shop-wish", 3)             'shop-wish-3'
+folder_name("../Füße & Co", 3)          'fusse-co-9c1f2a-3'      what was lost is in the hash
 """
 
 from __future__ import annotations

@@ -8,10 +8,9 @@
 
     __all__ = ["SitesTaskset", "SuiteEnv", "DirectHarness"]
 
-An episode is played by our own loop, so limits, feedback and verdicts are those of `holotron eval`: each of its requests
-is one turn of verifiers' interaction (text and a screenshot as a data URL), and the model's reply is read by the dialect.
-The reward is the environment's; an episode that the environment spoiled is an error and no reward. A model that the run
-stops (`max_turns`, tokens) has not done the task.
+An episode is played by our own loop, so limits, feedback and verdicts are those of `holotron eval`: each of its
+requests is one turn of verifiers' interaction (text and a screenshot as a data URL), and the dialect reads the model's
+reply. The reward is the environment's; an episode that the environment spoiled is an error and no reward.
 """
 
 from __future__ import annotations
@@ -87,9 +86,7 @@ class SuiteEnv(vf.Env[SuiteEnvConfig]):
     async def run(self, task: SuiteTask, agents: Any) -> None:
         data = task.data
         suite, pool = self._open(data)
-        (chosen,) = [t for t in find_suite(
-            data.suite, tasks=[data.task], seeds=range(data.seed, data.seed + 1)
-        ).tasks]  # fmt: skip
+        (chosen,) = find_suite(data.suite, tasks=[data.task], seeds=range(data.seed, data.seed + 1)).tasks
         environment = await pool.acquire()
         broken = True
         try:

@@ -79,7 +79,7 @@ _README = """\
 
 {about}
 
-An environment for [verifiers](https://github.com/PrimeIntellect-ai/verifiers): multi-turn, with a screenshot in every turn.
+An environment for [verifiers](https://github.com/PrimeIntellect-ai/verifiers): multi-turn, a screenshot in each turn.
 
     pip install .
     vf-eval {dash} -n 3 --model MODEL --client.base-url http://127.0.0.1:8000/v1 --client.api-key-var ANY

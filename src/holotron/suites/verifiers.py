@@ -9,8 +9,8 @@ in a process of their own, where our policy stands for the model: each call of t
 
 What is seen is the last picture of the request; where there is none, the text is drawn. Its words are the goal, and
 later ones come as notes. `write` and `answer` reply with their text; a JSON object {"name": ..., "arguments": ...} that
-names a tool on offer calls it. An environment that asks for actions in our own words (every exported suite of ours does)
-gets them, coordinates included. The reward is theirs as it is, of any size; success is their metric `success` if
+names a tool on offer calls it. An environment that asks for actions in our own words (every exported suite of ours
+does) gets them, coordinates included. The reward is theirs as it is, of any size; success is their metric `success` if
 there is one, else whether the reward reaches `threshold` (1 unless said otherwise).
 
 `holotron exchange verifiers` goes the other way.
@@ -114,7 +114,9 @@ class VerifiersEnvironment:
             self._episode = None
             if told["end"].get("missing"):
                 raise ConfigError(f"{task.name} has no task {task.seed}; choose fewer with --seeds")
-            raise EnvironmentFault(f"{task.name} ended before the model was asked: {told['end']['error'] or 'no reason'}")
+            raise EnvironmentFault(
+                f"{task.name} ended before the model was asked: {told['end']['error'] or 'no reason'}"
+            )
         messages = told["ask"]["messages"]
         self._ours = '"tool_name"' in content_text(messages[:2]) and last_picture(messages) is not None
         self._task = replace(task, goal=task.goal or content_text(m for m in messages if m["role"] == "user"))
@@ -165,7 +167,10 @@ class VerifiersEnvironment:
             said = None
         if isinstance(said, dict) and said.get("name") in self._tools:
             call = {"name": said["name"], "arguments": json.dumps(said.get("arguments") or {})}
-            return {"content": None, "tool_calls": [{"id": f"call-{self._known}", "type": "function", "function": call}]}
+            return {
+                "content": None,
+                "tool_calls": [{"id": f"call-{self._known}", "type": "function", "function": call}],
+            }
         return {"content": action.content}
 
     def _ended(self, end: Mapping[str, Any]) -> StepResult:

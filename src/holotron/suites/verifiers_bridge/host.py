@@ -4,8 +4,9 @@
 
 Lines of JSON. In: {"id": 1, "play": INDEX}, {"id": 1, "reply": MESSAGE}, {"id": 1, "cancel": true}. Out, first:
 {"ready": VERSION}; then {"id": 1, "ask": REQUEST} (the body of a chat completion: messages, tools) and
-{"id": 1, "end": {"reward", "metrics", "error"}}, with "missing" where there is no such task. The model is an OpenAI-compatible address of this process, one for
-each episode, so any environment and any harness can be played. Ends when its input ends.
+{"id": 1, "end": {"reward", "metrics", "error"}}, with "missing" where there is no such task. The model is an
+OpenAI-compatible address of this process, one for each episode, so any environment and any harness can be played. Ends
+when its input ends.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The process that plays verifiers environments, from our side.
 
-    host = HostProcess(interpreter(), "holotron-sites", {})
-    episode = await host.play(3)
-    told = await host.next(episode)            # {"ask": ...} or {"end": ...}
-    await host.reply(episode, {"content": "42"})
+host = HostProcess(interpreter(), "holotron-sites", {})
+episode = await host.play(3)
+told = await host.next(episode)            # {"ask": ...} or {"end": ...}
+await host.reply(episode, {"content": "42"})
 """
 
 from __future__ import annotations
