@@ -212,3 +212,37 @@ def test_harbor_itself_reads_them(harbor_bin: Path, folder: Path) -> None:
     assert said.returncode == 0, said.stderr
     for path, line in zip(paths, said.stdout.splitlines(), strict=True):
         assert line == f"holotron/{Path(path).name} True agent computer start True"
+
+
+@pytest.mark.exchange
+@pytest.mark.browser
+@pytest.mark.parametrize(("agent", "reward"), [("oracle", 1.0), ("nop", 0.0)])
+def test_harbor_itself_plays_them(harbor_bin: Path, tmp_path: Path, agent: str, reward: float) -> None:
+    """Its runner, its agents and its verifier; a folder stands for the container (`folder_environment`)."""
+    (task,) = write_tasks("sites", tmp_path / "tasks", tasks="shop-wish", seeds="3")
+    (tmp_path / "bin").mkdir()
+    python = tmp_path / "bin" / "python3"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    environment = os.environ | {
+        "PLAYING_PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "HOLOTRON_PORT": str(20000 + os.getpid() % 20000),
+        "PYTHONPATH": f"{SOURCE}:{Path(__file__).parents[2]}", "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    }  # fmt: skip
+    command = [
+        str(harbor_bin / "harbor"),
+        "run",
+        "-p",
+        str(task),
+        "-a",
+        agent,
+        "-n",
+        "1",
+        "-y",
+        "-o",
+        str(tmp_path / "jobs"),
+    ]
+    command += ["-e", "tests.exchange.folder_environment:FolderEnvironment"]
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500)
+    found = list((tmp_path / "jobs").glob("*/*/verifier/reward.json"))
+    assert said.returncode == 0 and len(found) == 1, said.stdout[-3000:] + said.stderr[-2000:]
+    assert json.loads(found[0].read_text())["reward"] == reward

@@ -23,7 +23,7 @@ from holotron.errors import ConfigError, EnvironmentFault, MissingDependency
 
 PYTHON = "HOLOTRON_VERIFIERS_PYTHON"
 SCRIPT = Path(__file__).parent / "host.py"
-START_SECONDS = 120.0
+START_SECONDS = 300.0  # a busy machine takes a minute to import verifiers
 LINE = 1 << 28  # bytes; a request holds every screenshot of its episode
 
 
