@@ -204,7 +204,7 @@ def test_rewards_of_any_size(verifiers_bin: Path, monkeypatch: pytest.MonkeyPatc
     assert (result.reward, result.success) == (7.5, True)
     result = play(monkeypatch, python, "verifiers:odd-rewards,threshold=20", [Write("5")])
     assert (result.reward, result.success) == (12.5, False)
-    result = play(monkeypatch, python, "verifiers:odd-rewards", [Write("9")] * 5)
+    result = play(monkeypatch, python, "verifiers:odd-rewards", [Write("9")] * 6)
     assert result.reward == -12.5 and not result.success
     result = play(monkeypatch, python, "verifiers:odd-rewards", [Answer("1")])  # it would have gone on
     assert result.done and not result.success

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 
@@ -221,3 +222,17 @@ def test_in_a_browser_a_change_of_stock_ends_the_episode(server: HostServer, run
             await pool.close()
 
     run(go())
+
+
+def test_products_can_be_browsed_and_searched(play: Play) -> None:
+    web = play("basket").web
+
+    def titles(url: str) -> list[str]:
+        return re.findall(r'<h3><a href="[^"]*" title="([^"]*)"', web.get(url))
+
+    assert len(titles("/catalogue/")) == 20 and len(titles("/catalogue/?page=4")) == 12
+    assert set(titles("/catalogue/")).isdisjoint(titles("/catalogue/?page=2"))
+    assert titles("/search/?q=kettle+alder") == ["Alder Kettle"] and titles("/search/?q=nonsense") == []
+    assert "Alder Towel" in titles("/catalogue/category/bath_2/") and "Alder Kettle" not in web.page
+    dearest = titles("/search/?q=kettle&sort_by=price-desc")
+    assert len(dearest) == 3 and dearest == titles("/search/?q=kettle&sort_by=price-asc")[::-1]

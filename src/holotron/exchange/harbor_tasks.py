@@ -46,7 +46,7 @@ RUN pip install --no-cache-dir numpy pillow jinja2 pydantic typer rich playwrigh
 {copy}RUN pip install --no-cache-dir --no-deps {package}
 RUN useradd --create-home agent && mkdir -p /opt/holotron
 COPY task.json /opt/holotron/task.json
-COPY --chmod=755 computer /usr/local/bin/computer
+COPY computer /usr/local/bin/computer
 WORKDIR /home/agent
 """
 

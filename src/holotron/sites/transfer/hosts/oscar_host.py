@@ -81,7 +81,7 @@ def configure(database: str, media: str) -> None:
             }
         ],
         "CACHES": {"default": {"BACKEND": "django.core.cache.backends.dummy.DummyCache"}},  # episodes share nothing
-        "HAYSTACK_CONNECTIONS": {"default": {"ENGINE": "haystack.backends.simple_backend.SimpleEngine"}},
+        "HAYSTACK_CONNECTIONS": {"default": {"ENGINE": "oscar_search.DatabaseEngine"}},
         "EMAIL_BACKEND": "django.core.mail.backends.dummy.EmailBackend",
         "STATIC_URL": "/static/",
         "MEDIA_URL": "/media/",
