@@ -16,6 +16,7 @@ from holotron.agent.dialects import make_dialect
 from holotron.agent.history import Append
 from holotron.agent.policies.registry import PolicyRequest
 from holotron.agent.policies.scripted import ScriptedPolicy
+from holotron.annotate.items import Wishes, items_of_run
 from holotron.cli import export, train
 from holotron.errors import ConfigError
 from holotron.rollouts import pack as packing
@@ -53,6 +54,10 @@ def test_a_recorded_run_is_no_training_data(run: Path, tmp_path: Path) -> None:
         packing.pack([run], tmp_path / "packed.zip")
     with pytest.raises(ConfigError, match=REFUSED):
         export_sft(run, tmp_path / "sft.jsonl", make_dialect("compact"), Append())
+    for kind in ("point", "caption"):
+        with pytest.raises(ConfigError, match=REFUSED):
+            list(items_of_run(run, kind, Wishes()))
+    assert len(list(items_of_run(run, "judgement", Wishes()))) == 1  # which is measuring
     assert not (tmp_path / "sft.jsonl").exists() and not (tmp_path / "packed.zip").exists()
     said = CliRunner().invoke(export.app, [str(run), str(tmp_path / "sft.jsonl")])
     assert isinstance(said.exception, ConfigError) and REFUSED in str(said.exception)

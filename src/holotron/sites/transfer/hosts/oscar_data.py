@@ -83,7 +83,7 @@ def _products(dice: random.Random, media: str) -> list[Any]:
     product_class = get_model("catalogue", "ProductClass").objects.create(name="Goods", requires_shipping=True)
     partner = get_model("partner", "Partner").objects.create(name="Main Depot", code="main")
     model = get_model("catalogue", "Product").objects
-    found = []
+    found: list[Any] = []
     for category_name, things in KINDS.items():
         category = create_from_breadcrumbs(category_name)
         for thing in things:
