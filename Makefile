@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-fast test-gpu test-clients docs release-check lint format setup clean help
+.PHONY: demo test test-fast test-gpu test-clients test-exchange docs release-check lint format setup clean help
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1  /p' $(MAKEFILE_LIST) | awk '{name=$$1; $$1=""; printf "  make %-14s%s\n", name, $$0}'
@@ -23,6 +23,10 @@ test-gpu: $(STAMP) ## only the tests that need a CUDA GPU
 
 test-clients: $(STAMP) ## clients people use (LangChain, browser-use, ...), each in an environment of its own
 	HOLOTRON_TEST_CLIENTS=1 $(BIN)/python -m pytest tests/clients
+
+test-exchange: $(STAMP) ## with the real packages of other frameworks, each in an environment of its own (Python 3.12)
+	bash tools/exchange.sh
+	HOLOTRON_EXCHANGE=.exchange $(BIN)/python -m pytest tests/exchange
 
 docs: $(STAMP) ## the documentation as a site, into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

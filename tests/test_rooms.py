@@ -17,7 +17,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("cli",),
     ("api",),
     ("bench", "training"),
-    ("evals", "annotate"),
+    ("evals", "annotate", "exchange"),
     ("rollouts",),
     ("suites",),
     ("agent",),

@@ -12,24 +12,24 @@ import pytest
 from holotron.errors import ConfigError
 from holotron.sites.checks import Added, Answered, Changed, Removed
 from holotron.sites.transfer import install
-from holotron.sites.transfer.trac import TracEpisode, TracServer, prepared
-from holotron.sites.transfer.trac_tasks import TASKS, find_task
+from holotron.sites.transfer.application import HostServer, TransferEpisode, prepared
+from holotron.sites.transfer.trac import TRAC
 from holotron.suites.base import find_suite
 from holotron.types import Click, Goto, Write
 from tests.sites.conftest import Run
 from tests.sites.forms import FormBrowser
 
 SEED = 3
-NAMES = [task.name for task in TASKS]
+NAMES = TRAC.tasks.names
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[TracServer]:
+def server() -> Iterator[HostServer]:
     try:
-        prepared()
+        prepared(TRAC)
     except ConfigError as error:
         pytest.skip(f"Trac cannot be installed here: {error}")
-    made = TracServer()
+    made = HostServer(TRAC)
     yield made
     made.close()
 
@@ -37,8 +37,8 @@ def server() -> Iterator[TracServer]:
 class Player:
     """An episode and somebody at work in it."""
 
-    def __init__(self, server: TracServer, name: str, seed: int = SEED) -> None:
-        self.episode = TracEpisode(find_task(name), seed)
+    def __init__(self, server: HostServer, name: str, seed: int = SEED) -> None:
+        self.episode = TransferEpisode(TRAC, name, seed)
         self.key = server.open(self.episode)
         self.web = FormBrowser(f"http://127.0.0.1:{server.port}", server.headers(self.key))
         self.wanted = self.episode.assignment.wanted
@@ -51,7 +51,7 @@ class Player:
 
 
 @pytest.fixture
-def play(server: TracServer) -> Iterator[Callable[..., Player]]:
+def play(server: HostServer) -> Iterator[Callable[..., Player]]:
     made: list[Player] = []
 
     def open_one(name: str, seed: int = SEED) -> Player:
@@ -131,7 +131,7 @@ def test_every_task_can_be_done_with_tracs_own_forms(play: Callable[..., Player]
 def test_there_are_enough_tasks_of_enough_kinds() -> None:
     assert len(NAMES) >= 20 and len(set(NAMES)) == len(NAMES)
     with pytest.raises(ConfigError, match="wiki-edit"):
-        find_task("wiki-edt")
+        TRAC.tasks.find("wiki-edt")
 
 
 def test_near_misses(play: Callable[..., Player]) -> None:
@@ -171,14 +171,14 @@ def test_episodes_do_not_share_a_database(play: Callable[..., Player]) -> None:
     assert "alex" in page and "harbour" in page.lower()
 
 
-def test_no_other_folder_can_be_reached(server: TracServer) -> None:
+def test_no_other_folder_can_be_reached(server: HostServer) -> None:
     for key in ("", "..", "../x", "nothing"):
         with pytest.raises(OSError, match="404"):
             FormBrowser(f"http://127.0.0.1:{server.port}", {"X-Holotron-Episode": key}).get("/")
 
 
-def test_the_host_ends_with_its_input(server: TracServer) -> None:
-    made = TracServer()
+def test_the_host_ends_with_its_input(server: HostServer) -> None:
+    made = HostServer(TRAC)
     process, folder = made._process, made._folder
     assert process.stdin is not None
     process.stdin.close()  # what is left when ours is killed
@@ -207,7 +207,7 @@ def test_a_failed_installation_leaves_nothing(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.browser
-def test_in_a_browser_a_comment_ends_the_episode(server: TracServer, run: Run) -> None:
+def test_in_a_browser_a_comment_ends_the_episode(server: HostServer, run: Run) -> None:
     """Through pixels, as a policy would: the page, the field, the button, the reward."""
 
     async def go() -> None:

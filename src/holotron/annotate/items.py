@@ -18,8 +18,10 @@ from PIL import Image
 
 from holotron.agent.describe import describe
 from holotron.errors import ConfigError, InputError
+from holotron.rollouts.recorded import refuse_held_out_run
 from holotron.rollouts.store import RunReader
 from holotron.storage.manifest import MANIFEST
+from holotron.suites.base import refuse_held_out
 from holotron.types import Observation, Trajectory
 
 Kind = Literal["point", "box", "caption", "judgement"]
@@ -102,10 +104,14 @@ def items_of_picture(source: Path, picture: Path, kind: Kind, instructions: Iter
 
 def items_of_run(source: Path, kind: Kind, wishes: Wishes) -> Iterator[Item]:
     """Points, boxes and captions for every step, a judgement for every episode. The instruction is the episode's goal
-    unless others are given."""
+    unless others are given. Labels are there to be learnt, so what is held out gets none; it may be judged."""
     reader = RunReader(source)
+    if kind != "judgement":
+        refuse_held_out_run(reader)
     where = {row["id"]: (row, steps) for row, steps in reader.rows()}
     for trajectory in reader.trajectories(images=False):
+        if kind != "judgement":
+            refuse_held_out(f"{source}, episode {trajectory.id}", trajectory.task.suite, trajectory.task.options)
         episode, steps = where[trajectory.id]
         rows = sorted(steps, key=lambda row: row["index"])
         screens = [reader.picture_path(row["observation"]) for row in rows]

@@ -27,6 +27,7 @@ COMMANDS = {
     "judge": ("holotron.cli.judge", "Let a model say which episodes succeeded; see how far to trust it."),
     "report": ("holotron.cli.report", "Turn a run into one HTML page to look at."),
     "export": ("holotron.cli.export", "Turn recorded trajectories into training data."),
+    "exchange": ("holotron.cli.exchange", "Write suites for other frameworks: Harbor, verifiers."),
     "data": ("holotron.cli.data", "Generate labelled pages, or label screenshots."),
     "sites": ("holotron.cli.sites", "Open the package's web apps, and list their tasks."),
     "train": ("holotron.cli.train", "Train a model from a recipe."),

@@ -20,20 +20,24 @@ def list_tasks() -> None:
     from rich.table import Table
 
     from holotron.sites.tasks import STEPS, templates
-    from holotron.sites.transfer.trac_tasks import TASKS
+    from holotron.sites.transfer import NAMES, find_application
 
     table = Table("task", "length", "steps", "about")
     for template in templates():
         low, high = STEPS[template.length]
         table.add_row(template.name, template.length, f"{low}-{high}", ", ".join(sorted(template.about)))
-    for task in TASKS:
-        table.add_row(f"trac-{task.name}", "", "", "transfer: by others, never trained on")
+    for name in NAMES:
+        for task in find_application(name).tasks:
+            low, high = STEPS[task.length]
+            table.add_row(f"{name}-{task.name}", task.length, f"{low}-{high}", "transfer: by others, never trained on")
     Console().print(table)
 
 
 @app.command()
 def serve(
-    name: Annotated[str, typer.Argument(help="An app (its first task is taken) or a task; trac, too.")] = "shop",
+    name: Annotated[
+        str, typer.Argument(help="An app (its first task is taken) or a task; trac and oscar, too.")
+    ] = "shop",
     seed: Annotated[int, typer.Option(help="Which data, look and goal.")] = 0,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8900,
     split: Annotated[str, typer.Option(help="train or heldout: which themes and layouts.")] = "train",
@@ -46,9 +50,11 @@ def serve(
     """
     from rich.console import Console
 
+    from holotron.sites.transfer import NAMES
+
     console = Console()
-    if name.partition("-")[0] == "trac":
-        server, episode, title = _open_trac(console, name.partition("-")[2], seed, port)
+    if name.partition("-")[0] in NAMES:
+        server, episode, title = _open_transfer(console, *name.partition("-")[::2], seed, port)
     else:
         server, episode, title = _open_site(name, seed, port, split, viewport)
     console.print(f"[bold]http://127.0.0.1:{server.port}{episode.assignment.start}[/bold]")
@@ -81,13 +87,14 @@ def _open_site(name: str, seed: int, port: int, split: str, viewport: str | None
     return server, episode, task.id
 
 
-def _open_trac(console: Any, name: str, seed: int, port: int) -> tuple[Any, Any, str]:
-    from holotron.sites.transfer.trac import TracEpisode, TracServer, prepared
-    from holotron.sites.transfer.trac_tasks import TASKS, find_task
+def _open_transfer(console: Any, name: str, task: str, seed: int, port: int) -> tuple[Any, Any, str]:
+    from holotron.sites.transfer import find_application
+    from holotron.sites.transfer.application import HostServer, TransferEpisode, prepared
 
-    task = find_task(name or TASKS[0].name)
-    with console.status("installing Trac, once"):
-        prepared()
-    episode, server = TracEpisode(task, seed), TracServer(port=port, default=True)
+    app = find_application(name)
+    chosen = app.tasks.find(task or app.tasks.names[0])
+    with console.status(f"installing {app.title}, once"):
+        prepared(app)
+    episode, server = TransferEpisode(app, chosen.name, seed), HostServer(app, port=port, default=True)
     server.open(episode)
-    return server, episode, f"trac/{task.name}/{seed}"
+    return server, episode, f"{name}/{chosen.name}/{seed}"

@@ -29,9 +29,11 @@ from holotron.agent.history import History, Turn
 from holotron.agent.images import Image
 from holotron.agent.messages import Message, to_openai
 from holotron.errors import InputError
+from holotron.rollouts.recorded import refuse_held_out_run
 from holotron.rollouts.records import Row
 from holotron.rollouts.store import RunReader
 from holotron.storage.files import NewFile, make_folder, replace_file
+from holotron.suites.base import refuse_held_out
 from holotron.types import Reply, Task, Trajectory
 
 
@@ -54,12 +56,14 @@ def export_sft(
 ) -> ExportReport:
     """Write the episodes of a run that `where` selects (the successful ones, unless told otherwise) to `out`."""
     reader = RunReader(run)
+    refuse_held_out_run(reader)
     pictures = _Pictures(run, out)
     lines = episodes = replies = 0
     skipped: dict[str, str] = {}
     make_folder(out.parent)
     with NewFile(out) as file:
         for trajectory in reader.trajectories(where=where):
+            refuse_held_out(f"{run}, episode {trajectory.id}", trajectory.task.suite, trajectory.task.options)
             try:
                 written = [_line(trajectory, *part, pictures) for part in conversations(trajectory, dialect, history)]
             except InputError as error:

@@ -166,7 +166,7 @@ class Pack:
         self._squares = squares.reshape(-1, SIDE, SIDE, 3)
         self._numbers = _undo_differences(numbers, self._sizes)
         rows: list[Row] = [json.loads(line) for line in lines]
-        self.episodes = [recorded(row, [_step(*step) for step in row["steps"]]) for row in rows if where(row)]
+        self.episodes = [recorded(row, [_step(*step) for step in row["steps"]], path) for row in rows if where(row)]
 
     def pixels(self, frame: int | str) -> np.ndarray:
         height, width = self._sizes[int(frame)]

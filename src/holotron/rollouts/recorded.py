@@ -4,7 +4,8 @@
     episode = source.episodes[0]
     source.pixels(episode.steps[0].frame)               # uint8 [height, width, 3]
 
-Rows are kept small, so that a hundred thousand steps can lie in memory and be shared by worker processes.
+Rows are kept small, so that a hundred thousand steps can lie in memory and be shared by worker processes. What was
+recorded on a suite that is held out (`Suite.held_out`) is refused here and in `export`: nothing is learnt from it.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from holotron.actions import stored_action
-from holotron.errors import InputError
+from holotron.errors import ConfigError, InputError
 from holotron.rollouts.records import Row
 from holotron.rollouts.store import RunReader
+from holotron.suites.base import refuse_held_out
 from holotron.types import Action, Task
 
 
@@ -78,9 +80,11 @@ class RunEpisodes:
 
     def __init__(self, path: Path, where: Where = lambda row: True) -> None:
         self._path = path
+        reader = RunReader(path)
+        refuse_held_out_run(reader)
         self.episodes = [
-            recorded(row, [_step(step) for step in sorted(steps, key=lambda step: step["index"])])
-            for row, steps in RunReader(path).rows()
+            recorded(row, [_step(step) for step in sorted(steps, key=lambda step: step["index"])], path)
+            for row, steps in reader.rows()
             if steps and where(row)
         ]
 
@@ -94,8 +98,19 @@ class RunEpisodes:
             raise InputError(f"{self._path / str(frame)} cannot be read: {error}") from error
 
 
-def recorded(row: Mapping[str, Any], steps: list[RecordedStep]) -> RecordedEpisode:
+def refuse_held_out_run(reader: RunReader) -> None:
+    """By what the suite said of itself when it was played; a name alone says nothing of a suite from elsewhere."""
+    environment = reader.manifest.get("config", {}).get("environment") or {}
+    if environment.get("held_out"):
+        raise ConfigError(
+            f"{reader.path} was recorded on {environment.get('suite')}, which is held out for measuring: nothing is "
+            "trained on it; choose other runs to learn from"
+        )
+
+
+def recorded(row: Mapping[str, Any], steps: list[RecordedStep], source: Path) -> RecordedEpisode:
     task = Task(row["suite"], row["task"], row["goal"], row["seed"], row["start_url"], json.loads(row["options"]))
+    refuse_held_out(f"{source}, episode {row['id']}", task.suite, task.options)
     return RecordedEpisode(row["id"], task, bool(row["success"]), tuple(steps))
 
 

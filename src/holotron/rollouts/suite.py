@@ -21,7 +21,7 @@ from holotron.agent.policies.registry import PolicyRequest, ask_profile, make_po
 from holotron.envs.network import NetworkPolicy
 from holotron.rollouts.progress import Progress
 from holotron.rollouts.runner import RolloutSettings, rollout
-from holotron.suites.base import Suite, find_suite
+from holotron.suites.base import Suite, find_suite, refuse_held_out
 from holotron.types import Trajectory
 from holotron.view import View
 
@@ -53,6 +53,7 @@ async def opened(
         policy = request
     try:
         if label is not None:
+            refuse_held_out("labels are there to be learnt", suite)
             teacher = await make_policy(replace(label, actions=suite.actions, solver=suite.solver))
             policy = LabelledPolicy(policy, teacher)
         yield policy, suite

@@ -40,6 +40,7 @@ class Suite:
     view: View = field(default_factory=View)  # how its screens are shown
     scored: bool = True  # its environments say whether a task was done; if not, nothing can be learnt from rewards
     judge: str = "the environment's own check"  # who says whether a task was done, for manifests
+    held_out: bool = False  # for measuring alone: whatever makes training data refuses it
     solver: Callable[[], Policy] | None = None  # the policy called `scripted` here
     facts: Mapping[str, Any] = field(default_factory=dict)  # whatever else a manifest should say
 
@@ -57,7 +58,8 @@ class Suite:
 
     def describe(self) -> dict[str, Any]:
         """For manifests."""
-        return {"suite": self.name, "view": self.view.to_json(), **self.facts}
+        marks = {"held_out": True} if self.held_out else {}
+        return {"suite": self.name, "view": self.view.to_json(), **marks, **self.facts}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,20 +98,22 @@ NAVIGATION = {
     "online-mind2web": "online_mind2web",
     "webgames": "webgames",
 }  # name -> module in suites/navigation
+HELD_OUT = ("trac", "oscar")  # transfer sets, by name: what was recorded there is known by it wherever it went
 
 suites: Registry[SuiteFactory] = Registry(
     "suite",
     "holotron.suites",
     {
         name: f"holotron.suites.{name}"
-        for name in ("miniwob", "web", "painted", "asked", "sites", "recall", "trac", "gymnasium")
+        for name in ("miniwob", "web", "painted", "asked", "sites", "recall", "gymnasium", "verifiers")
     }
+    | dict.fromkeys(HELD_OUT, "holotron.suites.transfer")
     | dict.fromkeys(GROUNDING, "holotron.suites.grounding.play")
     | {name: f"holotron.suites.navigation.{module}" for name, module in NAVIGATION.items()},
 )
 
 
-_OWN_PAGES = {"miniwob", "painted", "asked", "sites", "recall", "trac", "gymnasium", *GROUNDING}
+_OWN_PAGES = {"miniwob", "painted", "asked", "sites", "recall", "gymnasium", "verifiers", *HELD_OUT, *GROUNDING}
 
 
 def find_suite(
@@ -152,6 +156,17 @@ def named(spec: str) -> tuple[str, str]:
     if Path(spec).is_dir():
         return "asked", spec
     return spec, ""
+
+
+def refuse_held_out(what: str, suite: Suite | str, options: Mapping[str, Any] | None = None) -> None:
+    """Before anything is learnt: a suite, or the name of one and a task's options, that is for measuring alone."""
+    name = suite if isinstance(suite, str) else suite.name
+    marked = not isinstance(suite, str) and suite.held_out
+    if marked or name in HELD_OUT or (options or {}).get("split") == "heldout":
+        of = f"{name}:heldout" if (options or {}).get("split") == "heldout" else name
+        raise ConfigError(
+            f"{what}: {of} is held out for measuring and nothing is trained on it; choose another suite to learn from"
+        )
 
 
 def check_name(name: str, known: Sequence[str]) -> None:

@@ -49,6 +49,7 @@ def sites(request: SuiteRequest) -> Suite:
         view=view,
         judge="the app's database",
         solver=_solver,
+        held_out=chosen["split"] == "heldout",
         facts={**chosen, "browser": browser_version()},
     )
 

@@ -19,7 +19,7 @@ from holotron.engine.engine import Engine
 from holotron.envs.base import EnvironmentPool
 from holotron.errors import ConfigError
 from holotron.model.processor import Deltas
-from holotron.suites.base import Suite, find_suite, parse_seeds
+from holotron.suites.base import Suite, find_suite, parse_seeds, refuse_held_out
 from holotron.training.rl.policy import RolloutPolicy, Trunk
 from holotron.training.rl.recipe import AgentPart, RlRecipe
 from holotron.training.rl.record import Play, Rollout, play_of
@@ -46,6 +46,7 @@ def open_suites(recipe: RlRecipe) -> tuple[Suite, Suite | None]:
     """What a run plays to learn, and to be judged if it is to be. Both must be able to say what succeeded."""
     held_out, part = None, recipe.evaluate
     suite = _scored(open_suite(recipe))
+    refuse_held_out("tasks.suite", suite)
     if part.every_steps is not None or part.every_seconds is not None:
         held_out = _scored(open_suite(recipe, suite=part.suite, names=part.names, seeds=part.seeds))
     return suite, held_out

@@ -3,23 +3,15 @@
     python -I trac_host.py prepare FOLDER        make the environment that every episode is a copy of
     python -I trac_host.py serve FOLDER [PORT]   serve FOLDER/<episode>/; says its port; ends when its input ends
 
-(-I: the files beside this one are ours, and one of them is called like the application.)
-
-Which episode a request belongs to is said by a header. Requests may have the form that proxies get. Everybody is signed
-in as `alex`, who may do everything.
+Everybody is signed in as `alex`, who may do everything.
 """
 
 import io
 import os
 import random
-import re
 import sys
-import threading
 from datetime import UTC, datetime, timedelta
-from socketserver import ThreadingMixIn
 from typing import Any
-from urllib.parse import urlsplit
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 ME = "alex"
 PEOPLE = ("alex", "bruna", "chiara", "david", "emil", "farah")
@@ -128,58 +120,25 @@ def prepare(folder: str) -> None:
     env.shutdown()
 
 
-class Server(ThreadingMixIn, WSGIServer):
-    daemon_threads = True
-
-
-class Handler(WSGIRequestHandler):
-    def get_environ(self) -> dict[str, Any]:
-        parts = urlsplit(self.path)
-        self.path = parts.path + (f"?{parts.query}" if parts.query else "")
-        environ = super().get_environ()
-        if parts.hostname:  # as a proxy is asked
-            environ.update(HTTP_HOST=parts.netloc, SERVER_NAME=parts.hostname, SERVER_PORT=str(parts.port or 80))
-        return environ
-
-    def address_string(self) -> str:
-        return self.client_address[0]  # looking names up takes seconds where there is no network
-
-    def log_message(self, format: str, *arguments: Any) -> None:
-        pass
-
-
-def serve(folder: str, port: int) -> None:
+def load(folder: str) -> tuple[Any, Any]:
     import trac.env
     from trac.web.main import dispatch_request
 
-    only = os.environ.get("HOLOTRON_EPISODE", "")
-
-    def answer(environ: dict[str, Any], start_response: Any) -> Any:
-        key = environ.get("HTTP_X_HOLOTRON_EPISODE") or only
-        path = os.path.join(folder, key)
-        if not re.fullmatch(r"[0-9a-z]+", key) or not os.path.isdir(path):
-            start_response("404 Not Found", [("Content-Type", "text/plain")])
-            return [b"No such episode."]
-        if "HTTP_X_HOLOTRON_CLOSE" in environ:
-            with trac.env.env_cache_lock:
-                env = trac.env.env_cache.pop(path, None)
-            if env is not None:
-                env.shutdown()
-            start_response("200 OK", [("Content-Type", "text/plain")])
-            return [b""]
+    def answer(environ: dict[str, Any], start_response: Any, path: str) -> Any:
         environ.update({"trac.env_path": path, "REMOTE_USER": ME})
         return dispatch_request(environ, start_response)
 
-    server = Server(("127.0.0.1", port), Handler)
-    server.set_app(answer)
-    threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()  # nobody needs us any more
-    print(f"port {server.server_port}", flush=True)
-    server.serve_forever()
+    def forget(path: str) -> None:
+        with trac.env.env_cache_lock:
+            env = trac.env.env_cache.pop(path, None)
+        if env is not None:
+            env.shutdown()
+
+    return answer, forget
 
 
 if __name__ == "__main__":
-    command, place = sys.argv[1:3]
-    if command == "prepare":
-        prepare(place)
-    else:
-        serve(place, int(sys.argv[3]) if len(sys.argv) > 3 else 0)
+    sys.path.append(os.path.dirname(os.path.abspath(__file__)))
+    from wsgi_host import main
+
+    main(prepare, load)
