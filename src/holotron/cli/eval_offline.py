@@ -37,7 +37,10 @@ def offline(
     """Everything that needs no open web, in one report: MiniWoB++, web apps, transfer, recall, grounding.
 
     Writes report.html, card.md (a table for a model card) and results.json. Applications by others are installed on
-    first use."""
+    first use.
+
+    holotron eval offline --out runs/offline --size small
+    """
     from rich.console import Console
 
     from holotron.cli.progress import duration

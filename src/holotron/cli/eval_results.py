@@ -31,7 +31,10 @@ def compare(
     html: Annotated[Path | None, typer.Option(help="Also write one report page of all these runs.")] = None,
     changes: Annotated[int, typer.Option(min=0, help="Tasks to list for two runs, most changed first.")] = 30,
 ) -> None:
-    """Runs against each other: what was won, what was lost, whether that can be luck, and what else differs."""
+    """Runs against each other: what was won, what was lost, whether that can be luck, and what else differs.
+
+    holotron eval compare runs/before runs/after --html compared.html
+    """
     from holotron.evals.comparison import compare_runs
     from holotron.evals.report import report_of
     from holotron.evals.results import read_results
@@ -126,7 +129,10 @@ def card(
     out: Annotated[Path | None, typer.Option(help="Write it here instead of on the terminal.")] = None,
     prices: Annotated[Path | None, PRICES] = None,
 ) -> None:
-    """Results as one Markdown table for a model card, with what each line means below it."""
+    """Results as one Markdown table for a model card, with what each line means below it.
+
+    holotron eval card runs/miniwob runs/sites --out card.md
+    """
     from holotron.evals.card import model_card
     from holotron.evals.results import read_results
     from holotron.storage.files import replace_file

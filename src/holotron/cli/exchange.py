@@ -23,7 +23,10 @@ def verifiers(
     name: Annotated[str, typer.Option(help="Of the package.", show_default="holotron-SUITE")] = "",
     dialect: Annotated[str, typer.Option(help="In which words models are asked and answer.")] = "holotron",
 ) -> None:
-    """Write an installable verifiers environment: multi-turn, a screenshot in every turn."""
+    """Write an installable verifiers environment: multi-turn, a screenshot in every turn.
+
+    holotron exchange verifiers miniwob holotron-miniwob --tasks click-test-2,enter-text --seeds 0:20
+    """
     from holotron.exchange.verifiers_package import write_package
 
     made = write_package(suite, out, tasks=tasks, seeds=seeds, name=name, dialect=dialect)
@@ -44,7 +47,10 @@ def harbor(
         bool, typer.Option("--solve/--no-solve", help="Play the suite's solver now and keep what it did as solution.")
     ] = True,
 ) -> None:
-    """Write Harbor task directories: one for each task and seed."""
+    """Write Harbor task directories: one for each task and seed.
+
+    holotron exchange harbor sites harbor-tasks --tasks short --seeds 0:2
+    """
     from holotron.exchange.harbor_tasks import write_tasks
 
     made = write_tasks(

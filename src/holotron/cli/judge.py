@@ -49,7 +49,10 @@ def run(
         bool, typer.Option("--again", help="Ask again where the judge refused or gave no verdict.")
     ] = False,
 ) -> None:
-    """Judge what is recorded, without a browser; nothing that has a verdict is asked again."""
+    """Judge what is recorded, without a browser; nothing that has a verdict is asked again.
+
+    holotron judge runs/eval --judge http://localhost:8000/v1
+    """
     from holotron.storage.files import make_folder, replace_json
 
     judged = judge_run(path, by, out=out, again=again)
@@ -64,7 +67,10 @@ def apply(
     verdicts: Annotated[Path, typer.Argument(help="The folder that `holotron judge` wrote.")],
     out: Annotated[Path, typer.Option(help="The judged copy of the run.")],
 ) -> None:
-    """Copy a run with a judge's verdicts as its outcomes: for `report`, `eval compare` and `export`."""
+    """Copy a run with a judge's verdicts as its outcomes: for `report`, `eval compare` and `export`.
+
+    holotron judge apply runs/eval runs/eval/judgements/webvoyager --out runs/judged
+    """
     from holotron.evals.judging.apply import apply_verdicts
 
     outcomes = apply_verdicts(path, verdicts, out)
