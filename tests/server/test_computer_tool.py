@@ -127,6 +127,23 @@ def test_every_step_computes_its_screenshot_and_no_more(client: OpenAI, browser_
     assert kinds == ["click", "keypress", "type", "click"]
 
 
+def test_a_run_that_nobody_stores(client: OpenAI, browser_page: Page) -> None:
+    """The whole run is sent each time, one action a call: what remains of an action comes back in the call's id."""
+    loop = documented()
+    screen = Screen(browser_page, "enter-text", 1, pixels=160)
+    items: list[Any] = [{"role": "user", "content": screen.goal}]
+    kinds: list[str] = []
+    while not screen.reward and len(kinds) < 8:
+        response = client.responses.create(model=MODEL, tools=[PREVIEW], input=items, store=False)
+        (call,) = [item for item in response.output if item.type == "computer_call"]
+        kinds.append(call.action.type)
+        with contextlib.suppress(Done):
+            loop["perform"](screen, call.action)
+        items += [*(item.to_dict() for item in response.output), shown(call.call_id, screen.screenshot())]
+    assert screen.reward == 1
+    assert kinds == ["screenshot", "click", "keypress", "type", "click"]
+
+
 def shown(call_id: str, png: bytes) -> dict[str, Any]:
     image = "data:image/png;base64," + base64.b64encode(png).decode()
     return {"type": "computer_call_output", "call_id": call_id, "output": output(image)}

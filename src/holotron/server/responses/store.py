@@ -90,7 +90,7 @@ class ResponseStore:
         self.limit(ResponseSettings(), Quotas(QuotaSettings()))
         self._kept: dict[str, OrderedDict[str, Stored]] = {}  # by owner and id, the oldest first
         self._items: dict[tuple[str, str], Json] = {}  # of kept responses, by owner and id
-        self._ends: dict[tuple[str, bytes], Stored] = {}  # by owner and what the conversation says
+        self._ends: dict[tuple[str, bytes], dict[str, Stored]] = {}  # by owner and what the conversation says; by id
         self._bytes: dict[str, int] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -108,7 +108,7 @@ class ResponseStore:
         stored.born = stored.used = self._clock()
         mine[stored.id] = stored
         self._use(stored)
-        self._ends[stored.owner, stored.digest] = stored
+        self._ends.setdefault((stored.owner, stored.digest), {})[stored.id] = stored
         for item in stored.items:
             self._items[stored.owner, item["id"]] = item
         most = self._quotas.share(self._settings.max_stored)
@@ -140,8 +140,8 @@ class ResponseStore:
         self._forget_expired()
         found = None
         for n, digest in enumerate(digests(items[:-1]), start=1):
-            if (stored := self._ends.get((owner, digest))) is not None:
-                found = stored, n
+            if (alike := self._ends.get((owner, digest))) is not None:
+                found = next(reversed(alike.values())), n  # the latest
         if found is not None:
             found[0].used, found[0].continued = self._clock(), True
         return found
@@ -173,7 +173,9 @@ class ResponseStore:
         for item in stored.items:
             if self._items.get((stored.owner, item["id"])) is item:
                 del self._items[stored.owner, item["id"]]
-        if self._ends.get((stored.owner, stored.digest)) is stored:
+        alike = self._ends[stored.owner, stored.digest]
+        del alike[stored.id]
+        if not alike:
             del self._ends[stored.owner, stored.digest]
         self._give_up(stored)
         self._release(stored)
