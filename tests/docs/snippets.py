@@ -9,6 +9,7 @@ A mark is an HTML comment on the line above the fence, so that readers do not se
     <!-- run, with "--pages 1000" as "--pages 2" -->    the same with a smaller budget; quotes as in the text
     <!-- run in background -->                         a server: started, waited for, ended with the page
     <!-- file my_suite.py -->                          written to that file, for the blocks that follow
+    <!-- tested in tests/a/test_b.py -->               executed by that test, from the page itself
     <!-- parse -->                                     too long for a test: only its arguments or imports are checked
     <!-- gpu -->, <!-- network -->, <!-- gpu, network -->     needs that; arguments and imports are checked as well
 
@@ -25,11 +26,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 CODE = ("bash", "python", "sql")
-KNOWN = re.compile(r"run|run in background|file \S+|parse|gpu|network|gpu, network")
+KNOWN = re.compile(r"run|run in background|file \S+|tested in \S+|parse|gpu|network|gpu, network")
 COMMAND = re.compile(r"^\s*(\$ )?(holotron|python|pip|make|pytest|curl|uv) [-\w]", re.M)
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\S*)[^\n]*\n(?P<text>.*?)^(?P=indent)```$", re.M | re.S)
 _MARK = re.compile(r"<!-- (.*?) -->\n\Z")
 _CHANGE = re.compile(r'"([^"]+)" as "([^"]*)"')
+
+
+def _text_of(test: str) -> str:
+    path = ROOT / test
+    return path.read_text() if path.is_file() else ""
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,8 @@ class Block:
             return "has no mark (see tests/docs/snippets.py)"
         if self.mark and not KNOWN.fullmatch(self.mark):
             return f"has an unknown mark: {self.mark}"
+        if self.mark.startswith("tested in ") and self.page.name not in _text_of(self.mark.split()[-1]):
+            return f"is not {self.mark}"
         if self.language not in CODE and COMMAND.search(self.text) and not self.mark.startswith("file"):
             return f"holds a command and is not called bash, but {self.language or 'nothing'}"
         missing = [old for old, _ in self.changes if old not in self.text]

@@ -30,7 +30,7 @@ PREVIEW = {"type": "computer_use_preview", "display_width": 160, "display_height
 
 def documented() -> dict[str, Any]:
     """The loop that docs/responses.md shows."""
-    found = re.search(r"<!-- executed by .*? -->\n```python\n(.*?)```", MANUAL, re.S)
+    found = re.search(r"<!-- tested in .*? -->\n```python\n(.*?)```", MANUAL, re.S)
     assert found is not None
     names: dict[str, Any] = {}
     exec(compile(found[1], "docs/responses.md", "exec"), names)

@@ -135,7 +135,7 @@ def test_json_schema(client: OpenAI) -> None:
 def test_the_manuals_snippet(server: ServerProcess, capsys: pytest.CaptureFixture[str]) -> None:
     """As it stands there, but for address and model; those of the other clients: `make test-clients`."""
     manual = (Path(__file__).parents[2] / "docs" / "clients.md").read_text()
-    code = re.search(r"<!-- openai -->\n+```python\n(.*?)```", manual, re.S)
+    code = re.search(r"<!-- openai -->.*?```python\n(.*?)```", manual, re.S)
     assert code is not None
     exec(code[1].replace("http://127.0.0.1:8000", server.url).replace("holotron-mini", "tiny"), {})
     assert re.fullmatch(r"x=-?\d+ y=-?\d+\n", capsys.readouterr().out)
