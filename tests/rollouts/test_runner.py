@@ -180,12 +180,14 @@ def test_a_policy_that_is_down_stops_the_run_and_leaves_it_resumable(tmp_path):
     assert recorded(tmp_path / "run") == ids(todo)
 
 
-def test_single_policy_errors_are_results(tmp_path):
+def test_single_policy_errors_are_on_record_and_in_no_rate(tmp_path):
     fails_sometimes = Remote(lambda task: "too many requests" if task.seed % 4 == 0 else "")
     progress = play(tmp_path / "run", tasks(20), fails_sometimes, settings=RolloutSettings(sessions=2))
     assert progress.outcomes == {Outcome.SUCCESS: 15, Outcome.POLICY_ERROR: 5}
     assert progress.retries == 0
-    assert progress.scored == 20
+    assert progress.scored == 15  # "too many requests" says nothing about the agent
+    broken = [row for row in RunReader(tmp_path / "run").episodes() if row["outcome"] == "policy_error"]
+    assert {(row["success"], row["reward"]) for row in broken} == {(None, None)}  # never 0
 
 
 def test_an_environment_that_never_works_stops_the_run(tmp_path):
