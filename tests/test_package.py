@@ -34,8 +34,9 @@ def test_import_imports_nothing_else() -> None:
 
 def test_the_overview_needs_no_parser() -> None:
     """`holotron --help` is what people type first; typer and rich alone take a quarter of a second."""
-    code = """if True:
+    code = f"""if True:
         import sys
+        sys.path.insert(0, {str(SOURCES)!r})
         sys.argv = ["holotron", "--help"]
         from holotron.cli.overview import main
         try:

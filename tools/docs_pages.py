@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import io
+import os
 import re
 from contextlib import redirect_stdout, suppress
 from pathlib import Path
@@ -22,6 +23,9 @@ from holotron.cli.overview import COMMANDS
 
 ROOT = Path(__file__).resolve().parent.parent
 _OWN = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+
+
+os.environ["COLUMNS"] = "92"  # what fits beside the navigation
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -87,23 +91,24 @@ def helps(name: str, app: typer.Typer) -> list[tuple[str, str]]:
         from holotron.bench.command import main
 
         return [(title, printed(lambda words=words: main(words))) for title, words in BENCH.items()]
-    app.rich_markup_mode = None
-    return pages_of(name, typer.main.get_command(app), None)
+    app._add_completion = False  # the whole program's options, which a part would list again
+    command: Any = typer.main.get_command(app)
+
+    def shown(path: list[str]) -> str:
+        words = [*path, "--help"]
+        text = printed(lambda: command.main(words, prog_name=f"holotron {name}", standalone_mode=False))
+        return "\n".join(line.rstrip() for line in text.splitlines())
+
+    return [(" ".join([name, *path]), shown(path)) for path in paths(command)]
 
 
 BENCH = {"bench": ["--help"], "bench sessions": ["sessions", "--help"]}
 
 
-def pages_of(title: str, command: Any, above: Any) -> list[tuple[str, str]]:
-    context = command.context_class(
-        command, info_name=title.split()[-1] if above else f"holotron {title}", parent=above
-    )
-    context.terminal_width = context.max_content_width = 92
-    text = re.sub(r"\[/?[a-z]+\]", "", command.get_help(context))
-    pages = [(title, text.strip())]
-    for name, inner in getattr(command, "commands", {}).items():
-        pages += pages_of(f"{title} {name}", inner, context)
-    return pages
+def paths(command: Any) -> list[list[str]]:
+    """A command and all its sub-commands, as words behind its name."""
+    inner = getattr(command, "commands", {})
+    return [[], *([name, *path] for name, below in inner.items() for path in paths(below))]
 
 
 def printed(call: Any) -> str:
