@@ -16,7 +16,6 @@ Names are resolved on first use: `import holotron` itself imports neither torch 
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -121,6 +120,8 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"holotron.{name}")
     if name not in _PUBLIC:
+        import sys
+
         # With the name and the module, Python itself says "Did you mean".
         raise AttributeError(f"module 'holotron' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
     return getattr(import_module(_PUBLIC[name]), name)
