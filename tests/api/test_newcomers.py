@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import os
 import signal
 import subprocess
@@ -64,6 +65,17 @@ def test_a_function_is_a_policy(site: Site, tmp_path: Path):
     assert wrong.outcome is Outcome.POLICY_ERROR and "return an action of holotron.types" in wrong.error
     with pytest.raises(ConfigError, match="one task is not resumed; choose another folder"):
         run(shout, out=tmp_path / "run")
+
+
+@pytest.mark.browser
+def test_where_web_tasks_may_go(site: Site, tmp_path: Path):
+    tasks = tmp_path / "tasks.jsonl"
+    tasks.write_text(json.dumps({"url": site.url("/"), "goal": "x"}) + "\n")
+    with pytest.raises(ConfigError, match="private address"):
+        holotron.rollout(str(tasks), policy=shout, out=tmp_path / "refused")
+    assert holotron.rollout(str(tasks), policy=shout, allow="127.0.0.1", out=tmp_path / "run").done == 1
+    (trajectory,) = RunReader(tmp_path / "run").trajectories()
+    assert trajectory.answer == "XShop"
 
 
 @pytest.mark.browser
