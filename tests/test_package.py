@@ -116,3 +116,17 @@ def test_wheel_installs_and_imports_in_an_empty_environment(tmp_path: Path) -> N
     )
     done = run(python, "-c", code, cwd=tmp_path)
     assert done.stdout.strip() == "320", done.stderr
+    done = run(
+        python,
+        "-m",
+        "holotron",
+        "train",
+        "rl",
+        "holotron-mini/4-rl",
+        "tasks.names=click-test",
+        "--dry-run",
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0 and "1 tasks: click-test" in done.stdout, done.stderr
+    shipped = {path.name for path in (own / "holotron" / "recipes").rglob("*.toml")}
+    assert shipped == {path.name for path in (ROOT / "recipes").rglob("*.toml")}

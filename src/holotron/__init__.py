@@ -126,12 +126,13 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> "Any":
-    import sys
     from importlib import import_module
 
     if name in _MODULES:
         return import_module(f"holotron.{name}")
     if name not in _PUBLIC:
+        import sys
+
         # With the name and the module, Python itself says "Did you mean".
         raise AttributeError(f"module 'holotron' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
     return getattr(import_module(_PUBLIC[name]), name)

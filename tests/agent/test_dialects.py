@@ -195,7 +195,7 @@ def test_frames_and_names_are_checked():
     assert make_dialect("holotron", frame="pixels").frame is Frame.PIXELS
     with pytest.raises(ConfigError, match="no dialect 'klingon'"):
         make_dialect("klingon")
-    with pytest.raises(ConfigError, match="unknown coordinate frame"):
+    with pytest.raises(ConfigError, match="no coordinate frame 'miles': there are pixels"):
         make_dialect("holotron", frame="miles")
     with pytest.raises(ConfigError, match="points in cells"):
         make_dialect("compact", frame="unit")

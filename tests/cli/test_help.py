@@ -70,8 +70,9 @@ def test_every_name_of_the_overview_has_help(name: str):
 
 
 def test_nothing_and_the_version():
-    bare = call()
-    assert bare.status == 2 and all(name in bare.out for name in COMMANDS)
+    bare, asked = call(), call("--help")
+    assert bare.status == 2 and asked.status == 0
+    assert all(name in bare.out and name in asked.out for name in COMMANDS)
     assert call("--version").out == f"holotron {holotron.__version__}\n"
 
 

@@ -54,12 +54,12 @@ def test_a_pipe_that_is_closed_from_the_beginning():
     ],
     ids=lambda environment: ",".join(environment),
 )
-def test_the_overview_is_readable_everywhere(environment: dict[str, str]):
-    done = shell("--help", **environment)
+def test_help_is_readable_everywhere(environment: dict[str, str]):
+    done = shell("report", "--help", **environment)
     assert done.returncode == 0, done.stderr
     assert done.stderr == b""
     text = done.stdout.decode(errors="replace")
-    assert "rollout" in text and "Traceback" not in text
+    assert "--megabytes" in text and "Traceback" not in text
     if "NO_COLOR" in environment:
         assert "\x1b[3" not in text  # no colour; bold is none
     if "COLUMNS" in environment:

@@ -9,6 +9,7 @@ import pytest
 
 from holotron.errors import ConfigError
 from holotron.training.recipe import read_recipe
+from holotron.training.recipes import shipped
 
 RECIPES = sorted(
     path
@@ -39,6 +40,17 @@ def test_there_are_recipes():
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_shipped_recipes_are_valid(path):
     assert read_recipe(path).name.startswith(path.parent.name.removesuffix("-2"))
+
+
+def test_shipped_recipes_have_names(tmp_path, monkeypatch):
+    assert {recipe.path for recipe in shipped()} >= set(RECIPES)
+    monkeypatch.chdir(tmp_path)  # no source tree here
+    by_name = read_recipe("holotron-mini/3-dagger")
+    assert by_name == read_recipe("recipes/holotron-mini/3-dagger.toml") == read_recipe("holotron-mini/3-dagger.toml")
+    own = tmp_path / "holotron-mini" / "3-dagger"
+    own.parent.mkdir()
+    own.write_text(MINIMAL)
+    assert read_recipe("holotron-mini/3-dagger").name == "x"  # a file of one's own goes first
 
 
 def test_overrides_reach_every_place(minimal):
@@ -101,8 +113,10 @@ def test_an_end_is_required(tmp_path):
 
 
 def test_broken_files_are_explained(tmp_path):
-    with pytest.raises(ConfigError, match="cannot read"):
+    with pytest.raises(ConfigError, match="neither a file nor a recipe of the package"):
         read_recipe(tmp_path / "none.toml")
+    with pytest.raises(ConfigError, match="Is a directory"):
+        read_recipe(tmp_path)
     path = tmp_path / "broken.toml"
     path.write_text("name = ")
     with pytest.raises(ConfigError, match="not TOML"):

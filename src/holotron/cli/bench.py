@@ -48,24 +48,17 @@ def _parameter(action: argparse.Action) -> inspect.Parameter:
     """An option of the standard library's parser, as typer wants it told."""
     text = (action.help or "").removesuffix(" (%(default)s)")
     text = text[:1].upper() + text[1:] + ("." if text and not text.endswith(".") else "")
-    kind: Any = action.type or str
+    default: Any = action.default
+    kind: Any = bool if isinstance(default, bool) else list[str] if isinstance(default, list) else action.type or str
     if action.choices is not None:
-        kind = StrEnum(action.dest, [(str(choice).replace("-", "_"), str(choice)) for choice in action.choices])
-    if isinstance(action.default, bool):
-        kind = bool
-    if isinstance(action.default, list):
-        kind = list[str]
+        choices: Any = StrEnum
+        kind = choices(action.dest, [(str(choice).replace("-", "_"), str(choice)) for choice in action.choices])
+        default = None if default is None else kind(default)
     metavar = action.metavar if isinstance(action.metavar, str) else None
+    told: Any = typer.Argument(help=text)
     if action.option_strings:
-        told: Any = typer.Option(*action.option_strings, help=text, metavar=metavar)
-    else:
-        told = typer.Argument(help=text)
-    annotation = Annotated[kind | None if action.default is None else kind, told]
-    default = (
-        kind(action.default)
-        if isinstance(kind, type) and issubclass(kind, StrEnum) and action.default
-        else action.default
-    )
+        told = typer.Option(*action.option_strings, help=text, metavar=metavar)
+    annotation: Any = Annotated[kind | None if default is None else kind, told]
     return inspect.Parameter(action.dest, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 

@@ -12,6 +12,7 @@ from holotron.cli.agent_options import with_policy, with_view
 
 if TYPE_CHECKING:
     from holotron.agent.policies.registry import PolicyRequest
+    from holotron.types import Trajectory
     from holotron.view import View
 
 app = typer.Typer()
@@ -72,12 +73,19 @@ def rollout(
     from holotron.rollouts.runner import RolloutSettings
     from holotron.rollouts.suite import opened, play
     from holotron.suites.base import parse_seeds
+    from holotron.types import Outcome
 
     settings = RolloutSettings(sessions, attempts, straggler_factor=cut_stragglers, retry_errors=retry_errors)
     console = Console(stderr=True)
     teacher = PolicyRequest(label) if label is not None else None
     wanted = parse_seeds(seeds)
     network = NetworkPolicy(tuple(allow or ()), private) if allow or private else None
+
+    errors: list[str] = []
+
+    def note(trajectory: Trajectory) -> None:
+        if trajectory.outcome in (Outcome.ENVIRONMENT_ERROR, Outcome.POLICY_ERROR):
+            errors.append(f"{trajectory.task.id}: {trajectory.error}")
 
     async def main() -> None:
         async with opened(
@@ -87,8 +95,12 @@ def rollout(
             if shuffled:
                 chosen = chosen.shuffled(wanted.start)
             with live_progress(console, chosen.name) as show:
-                progress = await play(chosen, actor, out, settings=settings, repeats=repeats, on_progress=show)
+                progress = await play(
+                    chosen, actor, out, settings=settings, repeats=repeats, on_progress=show, on_episode=note
+                )
         outcomes = ", ".join(f"{count} {outcome}" for outcome, count in sorted(progress.outcomes.items()))
         print(f"{out}  ({progress.done} episodes: {outcomes}; {describe(progress)})")
 
     asyncio.run(main())
+    if errors:
+        console.print(f"{len(errors)} episodes broke; the first: {errors[0]}", style="yellow", markup=False)

@@ -96,7 +96,13 @@ class Holotron(nn.Module):
         """Logits of packed sequences. Without a state: the whole sequences, differentiable. With one: these tokens are
         appended to the state's rows. `pixels` are tiles [n, 3, height, width], or several such tensors where sizes
         differ. `last_only` gives one row of logits per sequence."""
+        if not isinstance(ids_T, Tensor) or ids_T.dim() != 1 or ids_T.is_floating_point():
+            raise InputError(
+                "token ids are one row of whole numbers (1-D); join several sequences and give their lengths"
+            )
         lengths = list(lengths) if lengths is not None else [ids_T.shape[0]]
+        if sum(lengths) != ids_T.shape[0]:
+            raise InputError(f"lengths add up to {sum(lengths)}, and there are {ids_T.shape[0]} token ids")
         tiles = [pixels] if isinstance(pixels, Tensor) else list(pixels or ())
         x, deep = self.merge(ids_T, torch.cat([self.encode_tiles(t) for t in tiles]) if tiles else None)
         shown = self.pictures(ids_T, lengths, [(t.shape[-2], t.shape[-1]) for t in tiles for _ in t])
