@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
@@ -185,6 +186,24 @@ def test_what_a_page_does_by_itself_is_its_own():
     assert not page.owns(Sent("POST", f"{SHOP}/order", "XHR"))
     page.touch()
     assert not page.owns(other)
+
+
+@pytest.mark.parametrize(
+    "text", ["x" * 300_000, '"' * 300_000, "a@" * 150_000, "7 " * 150_000, "%25" * 100_000, "{" * 300_000]
+)
+def test_no_text_takes_long_to_judge(text):
+    page, told = Background(), Typed()
+    told.add("red kettle", SHOP)
+    began = time.process_time()
+    for sent in (
+        Sent("POST", f"{SHOP}/x", "XHR", SHOP, text.encode()),
+        Sent("POST", f"{SHOP}/x", "XHR", SHOP, json.dumps({"query": text}).encode()),
+        Sent("GET", f"{SHOP}/{text}?q=red+kettle&note={text}", "Document", SHOP),
+    ):
+        judge(sent, told, text)
+        page.owns(sent)
+    is_payment(text)
+    assert time.process_time() - began < 5
 
 
 def test_short_numbers_make_a_difference():

@@ -22,8 +22,9 @@ from urllib.parse import urlsplit
 
 from holotron.envs.effects.judging import Sent, same_site
 
-_PASSING = re.compile(rb"(?=[\w.+/=-]{8})[\w.+/=-]*\d[\w.+/=-]*")  # long words with digits: times, identifiers
-MOST = 2000
+_LONG = re.compile(rb"[\w.+/=-]{8,}")
+MOST = 2000  # requests that are remembered
+COMPARED = 1_000_000  # bytes of a body
 
 
 class Background:
@@ -65,6 +66,7 @@ def _address(sent: Sent) -> str:
 
 
 def _repeat(sent: Sent) -> str:
-    query = urlsplit(sent.url).query.encode()
-    content = _PASSING.sub(b"", query) + b"\n" + _PASSING.sub(b"", sent.body)
-    return f"{_address(sent)} {hashlib.sha256(content).hexdigest()}"
+    """The same for requests that differ only in long words with digits in them: times, identifiers."""
+    content = urlsplit(sent.url).query.encode() + b"\n" + sent.body[:COMPARED]
+    lasting = _LONG.sub(lambda word: b"" if any(48 <= byte <= 57 for byte in word[0]) else word[0], content)
+    return f"{_address(sent)} {hashlib.sha256(lasting).hexdigest()}"

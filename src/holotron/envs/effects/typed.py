@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, unquote_plus
 SHORTEST = 4  # characters: "5" is in every address
 LOOKED_AT = 200_000  # characters of a body
 MOST = 200  # texts that are remembered
+LOOKED_AT_CLOSELY = 2000  # characters of a value
 _CODED = re.compile(r"[A-Za-z0-9+/_-]{8,}={0,2}")
 _MAIL = re.compile(r"[^\s@]+@[^\s@]+\.\w+")
 _CARD = re.compile(r"\d[\d -]{11,22}\d")
@@ -77,6 +78,7 @@ def is_payment(text: str) -> bool:
 
 def is_personal(text: str) -> bool:
     """An address or a number that belongs to somebody."""
+    text = text[:LOOKED_AT_CLOSELY]
     return bool(_MAIL.search(text)) or is_payment(text) or len(re.findall(r"\d", text)) >= 9
 
 
