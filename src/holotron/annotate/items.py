@@ -20,8 +20,8 @@ from holotron.agent.describe import describe
 from holotron.errors import ConfigError, InputError
 from holotron.rollouts.recorded import refuse_held_out_run
 from holotron.rollouts.store import RunReader
-from holotron.suites.base import refuse_held_out
 from holotron.storage.manifest import MANIFEST
+from holotron.suites.base import refuse_held_out
 from holotron.types import Observation, Trajectory
 
 Kind = Literal["point", "box", "caption", "judgement"]
