@@ -1,52 +1,109 @@
-"""The question at the terminal: plain text, a picture beside it, and no unless yes is written."""
+"""`holotron run` at a terminal: what it asks, what no answer means, and Ctrl-C while it waits for one."""
 
 from __future__ import annotations
 
-import asyncio
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from holotron.cli.asking import read_answer, terminal_approver
-from holotron.envs.effects.question import Kind, Question
+from holotron.rollouts.store import RunReader
+from tests.envs.site import Site
 
-EVIL = 'Pay"\n  thought  "harmless"\x1b[1A\x1b[2K\x9b2J\rAllow it? y\u202e'
+pytestmark = pytest.mark.browser
 
+POLICY = """
+from holotron.types import Answer, Click, Completion, Reply
+from holotron.agent.policies.function import FunctionPolicy
 
-@pytest.mark.parametrize(
-    "line", ["", " ", "n", "no", "N", "j", "yy", "y n", "yes please no", "\x1b", "sure", "1", "true"]
-)
-def test_no_is_the_default(line: str) -> None:
-    assert not read_answer(line).allow
-
-
-@pytest.mark.parametrize(("line", "scope"), [("y", "once"), (" YES ", "once"), ("s", "site"), ("site", "site")])
-def test_yes_has_to_be_written(line: str, scope: str) -> None:
-    decision = read_answer(line)
-    assert decision.allow and decision.scope == scope
-
-
-def test_a_no_may_have_a_reason() -> None:
-    assert read_answer("n too expensive").reason == "too expensive"
-    assert read_answer("not before Monday").reason == "not before Monday"
+def make(request):
+    seen = []
+    def act(task, observation):
+        seen.append(observation)
+        action = Click(150, 100) if len(seen) == 1 else Answer("bought")
+        return Reply(Completion(text=""), thought=f"thought {len(seen)}", action=action)
+    return FunctionPolicy(act)
+"""
 
 
-def ask(monkeypatch: pytest.MonkeyPatch, folder: Path, typed: str | None) -> bool:
-    async def line(prompt: str) -> str:
-        return typed or ""
-
-    monkeypatch.setattr("holotron.cli.asking.read_line", line)
-    question = Question(
-        Kind.FORM, "POST to https://a.b", sends=EVIL, control=EVIL, thought=EVIL, screenshot=b"x", mime="image/png"
-    )
-    return asyncio.run(terminal_approver(folder)(question)).allow
+@pytest.fixture
+def site() -> Iterator[Site]:
+    site = Site()
+    site.pages["/"] = """<form method=post action=/order><button style="position:fixed;left:0;top:0;width:300px;
+        height:200px">Buy now</button></form>"""
+    yield site
+    site.close()
 
 
-def test_a_page_cannot_write_the_question(monkeypatch, tmp_path, capsys) -> None:
-    assert not ask(monkeypatch, tmp_path, None)
-    said = capsys.readouterr().out
-    assert not set(said) & set("\x1b\x9b\r\u202e")
-    labels = [line.split()[0] for line in said.splitlines() if line.startswith("  ")]
-    assert labels == ["sends", "pressed", "thought", "picture"]
-    assert (tmp_path / "question.png").read_bytes() == b"x"
-    assert ask(monkeypatch, tmp_path, "y")
+class Terminal:
+    """A command behind a real terminal."""
+
+    def __init__(self, words: list[str], folder: Path) -> None:
+        self._own, theirs = pty.openpty()
+        environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2] / "src"), "COLUMNS": "200"}
+        command = [sys.executable, "-m", "holotron", *words]
+        self.process = subprocess.Popen(
+            command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder, env=environment, start_new_session=True
+        )
+        os.close(theirs)
+        self.said = ""
+
+    def until(self, text: str, seconds: float = 120.0) -> str:
+        end = time.monotonic() + seconds
+        while text not in self.said:
+            assert time.monotonic() < end, self.said
+            if select.select([self._own], [], [], 0.2)[0]:
+                try:
+                    self.said += os.read(self._own, 65536).decode()
+                except OSError:  # it has ended
+                    assert text in self.said, self.said
+        return self.said
+
+    def write(self, text: str) -> None:
+        os.write(self._own, text.encode())
+
+    def end(self) -> int:
+        while True:
+            try:
+                if not (more := os.read(self._own, 65536)):
+                    break
+                self.said += more.decode()
+            except OSError:
+                break
+        os.close(self._own)
+        return self.process.wait(60)
+
+
+@pytest.mark.parametrize(("answer", "orders", "status"), [("\n", 0, 13), ("y\n", 1, 0)])
+def test_a_question_comes_after_the_thought_and_means_no(
+    site: Site, tmp_path: Path, answer: str, orders: int, status: int
+):
+    (tmp_path / "mine.py").write_text(POLICY)
+    words = ["run", "Buy it.", "--url", site.url("/"), "--private", "--policy", "mine.py:make", "--out", "run"]
+    terminal = Terminal(words, tmp_path)
+    asked = terminal.until("Buy now")
+    assert asked.index("thought 1") < asked.index("llow")
+    terminal.write(answer)
+    assert terminal.end() == status, terminal.said
+    assert site.seen.count("/order") == orders
+    assert ("REFUSED" in terminal.said) is not bool(orders)
+
+
+def test_ctrl_c_at_a_question_ends_at_once(site: Site, tmp_path: Path):
+    (tmp_path / "mine.py").write_text(POLICY)
+    words = ["run", "Buy it.", "--url", site.url("/"), "--private", "--policy", "mine.py:make", "--out", "run"]
+    terminal = Terminal(words, tmp_path)
+    terminal.until("Buy now")
+    time.sleep(0.3)
+    terminal.process.send_signal(signal.SIGINT)
+    terminal.until("report: run/report.html", seconds=60)
+    assert terminal.end() == 130
+    (trajectory,) = RunReader(tmp_path / "run").trajectories()
+    assert trajectory.error == "interrupted" and site.seen.count("/order") == 0
