@@ -73,7 +73,7 @@ def test_a_round(plan: Path, tmp_path: Path):
     assert (store / "carried/word.txt").read_text() == "hello"
     # Each copy has its own seeds, and the endless one did not keep the stage from ending.
     assert "one-list-0: [0, 0]" in said and "one-list-1: [0, 0]" in said and "one-endless-0: stopped" in said
-    assert "wrong-job-0 ended with 2" in said and "No such command" in said
+    assert "wrong-job-0 ended with 2" in said and "no such command" in said
     assert "boxed took" in said
     # What went wrong is tried again, what is over is not.
     whole = b"".join(part.read_bytes() for part in sorted(results.glob("round.tar.*")))

@@ -59,7 +59,7 @@ def test_help_is_readable_everywhere(environment: dict[str, str]):
     assert done.returncode == 0, done.stderr
     assert done.stderr == b""
     text = done.stdout.decode(errors="replace")
-    assert "--megabytes" in text and "Traceback" not in text
+    assert "HTML" in text and "Traceback" not in text
     if "NO_COLOR" in environment:
         assert "\x1b[3" not in text  # no colour; bold is none
     if "COLUMNS" in environment:

@@ -151,8 +151,8 @@ def test_a_place_that_cannot_be_written_to(words: tuple[str, ...]):
         (("rollout", "--policy", "random", "--suite", "x.jsonl", "--allow", "http://x", "--out", "r"), "host pattern"),
         (("rollout", "--policy", "random", "--seeds", "3:1", "--out", "r"), "A below B"),
         # one task
-        (("run", "x", "--url", "", "--policy", "random", "--out", "r"), "say where the agent starts"),
-        (("run", " ", "--url", "x.com", "--policy", "random", "--out", "r"), "say what the agent is to do"),
+        (("run", "x", "--url", "", "--policy", "random", "--out", "r"), "where the agent starts"),
+        (("run", " ", "--url", "x.com", "--policy", "random", "--out", "r"), "what the agent is to do"),
         (("run", "x", "--url", "file:///etc/passwd", "--policy", "random", "--out", "r"), "only http and https"),
         (("run", "x", "--url", "x.com", "--policy", "random", "--secret", "pw", "--out", "r"), "NAME=VARIABLE@HOST"),
         (("run", "x", "--url", "x.com", "--policy", "scripted", "--out", "r"), "no scripted solver"),

@@ -55,7 +55,7 @@ def _told_apart() -> Iterator[None]:
     except KeyboardInterrupt:
         raise Interrupted("interrupted") from None
     except BrokenPipeError:
-        raise typer.Exit(_reader_left()) from None
+        raise typer.Exit(reader_left()) from None
 
 
 def command_line(words: Sequence[str]) -> typer.Typer:
@@ -122,7 +122,7 @@ def main(words: Sequence[str] | None = None) -> NoReturn:
         status = _run(sys.argv[1:] if words is None else words)
         sys.stdout.flush()
     except BrokenPipeError:
-        status = _reader_left()
+        status = reader_left()
     sys.exit(status)
 
 
@@ -176,7 +176,7 @@ def _print_anything(stream: TextIO) -> None:
         stream.reconfigure(errors="replace")
 
 
-def _reader_left() -> int:
+def reader_left() -> int:
     """As `holotron ... | head`: nobody reads on, so that is the end, without a word. The status is that of SIGPIPE."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 128 + 13

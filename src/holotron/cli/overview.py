@@ -61,8 +61,13 @@ def overview(bold: bool = False) -> str:
 def main() -> None:
     """The entry point of the package."""
     if (answer := _at_once(sys.argv[1:])) is not None:
-        print(answer)
-        sys.exit(0)
+        try:
+            print(answer, flush=True)
+            sys.exit(0)
+        except BrokenPipeError:
+            from holotron.cli.main import reader_left
+
+            sys.exit(reader_left())
     from holotron.cli.main import main as run
 
     run()

@@ -61,8 +61,9 @@ def takes(model: type[BaseModel], *, required: bool = True) -> dict[str, Any]:
 def document(app: FastAPI) -> dict[str, Any]:
     if app.openapi_schema is None:
         schema = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+        bodies: list[type[BaseModel]] = [*BODIES, ResponsesRequest]
         _, models = models_json_schema(
-            [(model, "validation") for model in (*BODIES, ResponsesRequest)],
+            [(model, "validation") for model in bodies],
             ref_template="#/components/schemas/{model}",
         )
         schemas = schema.setdefault("components", {}).setdefault("schemas", {})

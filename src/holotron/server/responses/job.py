@@ -215,8 +215,7 @@ class ResponseJob(ChatJob):
         return [{"type": f"response.{name}", "response": response} for name in ("created", "in_progress")]
 
     async def whole(self, running: Running, http: Request) -> Response:
-        (result,) = await running.results(http)
-        self.spent += len(result.tokens)
+        await running.results(http)
         note(http, usage=self.body["usage"])
         return JSONResponse(self.body)
 
@@ -229,7 +228,6 @@ class ResponseJob(ChatJob):
         async for _, item in running.events():
             if isinstance(item, Result):
                 continue
-            self.spent += 1
             logprobs = chat_logprobs(tokenizer, [item]) if self.request.logprobs else []
             for event in self._pushing(item.text, logprobs):
                 yield event

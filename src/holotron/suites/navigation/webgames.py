@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from holotron.agent.loop import Limits
 from holotron.envs.base import EnvironmentPool
+from holotron.envs.effects.question import Approver
 from holotron.envs.web import WebEnvironment
 from holotron.errors import ConfigError
 from holotron.suites.base import Suite, SuiteRequest, suites
@@ -119,8 +120,8 @@ class GameEnvironment:
         won = self._passwords[self.task.name] in action.content
         return StepResult(result.observation, float(won), True, won)
 
-    async def consequence(self, action: Action) -> str:
-        return await self.page.consequence(action)
+    def ask_first(self, ask: Approver) -> None:
+        self.page.ask_first(ask)
 
     async def close(self) -> None:
         await self.page.close()
