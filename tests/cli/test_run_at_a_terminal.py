@@ -88,8 +88,8 @@ def test_a_question_comes_after_the_thought_and_means_no(
     (tmp_path / "mine.py").write_text(POLICY)
     words = ["run", "Buy it.", "--url", site.url("/"), "--private", "--policy", "mine.py:make", "--out", "run"]
     terminal = Terminal(words, tmp_path)
-    asked = terminal.until("Buy now")
-    assert asked.index("thought 1") < asked.index("llow")
+    asked = terminal.until("Allow it?")
+    assert asked.index("thought 1") < asked.index("The agent asks") and "Buy now" in asked
     terminal.write(answer)
     assert terminal.end() == status, terminal.said
     assert site.seen.count("/order") == orders
@@ -100,7 +100,7 @@ def test_ctrl_c_at_a_question_ends_at_once(site: Site, tmp_path: Path):
     (tmp_path / "mine.py").write_text(POLICY)
     words = ["run", "Buy it.", "--url", site.url("/"), "--private", "--policy", "mine.py:make", "--out", "run"]
     terminal = Terminal(words, tmp_path)
-    terminal.until("Buy now")
+    terminal.until("Allow it?")
     time.sleep(0.3)
     terminal.process.send_signal(signal.SIGINT)
     terminal.until("report: run/report.html", seconds=60)
