@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from holotron.agent.policies.scripted import ScriptedPolicy
+from holotron.envs.network import NetworkPolicy
 from holotron.errors import ConfigError, InputError
 from holotron.evals.evaluate import evaluate
 from holotron.evals.judging.model import JudgeModel
@@ -282,3 +283,11 @@ def test_a_game_is_won_by_its_password_alone(tmp_path):
     assert outcomes == {"press": "success", "press-hard": "failure"}
     assert played.scores.mean_success == 0.5
     assert "PASS_2" not in repr(list(RunReader(tmp_path / "run").rows()))  # nor can anyone read it off the record
+
+
+def test_where_browsers_may_go() -> None:
+    wanted = NetworkPolicy(allow=("www.bbc.com",))
+    assert Place.parse("data", wanted).network == wanted
+    assert Place.parse("data").network == NetworkPolicy()
+    with pytest.raises(ConfigError, match="leave out which sites"):
+        Place.parse("data@http://127.0.0.1:8080", wanted)

@@ -79,6 +79,13 @@ def suite(
     seconds: Annotated[
         float | None, typer.Option(min=1, help="Seconds of an episode, at most.", show_default="suite's")
     ] = None,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(help="For web tasks: a host that may be reached, its subdomains included; repeatable. None: all."),
+    ] = None,
+    private: Annotated[
+        bool, typer.Option("--private", help="For web tasks: also sites on this machine and its network.")
+    ] = False,
     retry_errors: Annotated[bool, typer.Option("--retry-errors", help="Play recorded errors again.")] = False,
     prices: Annotated[Path | None, PRICES] = None,
     report: Annotated[bool, typer.Option(help="Write the HTML report.")] = True,
@@ -91,6 +98,7 @@ def suite(
     from rich.console import Console
 
     from holotron.cli.progress import live_progress
+    from holotron.envs.network import NetworkPolicy
     from holotron.evals.evaluate import evaluate
     from holotron.evals.report import write_report
     from holotron.rollouts.runner import RolloutSettings
@@ -100,14 +108,14 @@ def suite(
     folder = out or Path("runs") / time.strftime("eval-%Y%m%d-%H%M%S")
     console = Console(stderr=True)
     wanted, table = parse_seeds(seeds), prices_of(prices)
+    network = NetworkPolicy(tuple(allow or ()), private) if allow or private else None
     if by is not None:
         by.check()
 
     async def main() -> Evaluation:
-        async with opened(who, name, tasks=tasks, seeds=wanted, view=view, steps=steps, seconds=seconds) as (
-            actor,
-            chosen,
-        ):
+        async with opened(
+            who, name, tasks=tasks, seeds=wanted, view=view, steps=steps, seconds=seconds, network=network
+        ) as (actor, chosen):
             with live_progress(console, chosen.name) as show:
                 settings = RolloutSettings(sessions, retry_errors=retry_errors)
                 return await evaluate(

@@ -34,7 +34,7 @@ def online_mind2web(request: SuiteRequest) -> Suite:
     (extra `agent`); the open web; a judge to score it (--judge, or `holotron judge` afterwards).
     Takes: as long as your policy and those sites do, at most 30 minutes an episode.
     """
-    place = Place.parse(request.argument)
+    place = Place.parse(request.argument, request.network)
     if not place.files:
         raise ConfigError(f"name the folder with {FILE}: holotron eval online-mind2web:FOLDER, or :hub (from {SOURCE})")
     file = find_file(place.files, FILE, SOURCE, hub=SOURCE)

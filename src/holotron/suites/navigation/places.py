@@ -28,13 +28,14 @@ VIEW = View(width=1280, height=720, scale=1.0, format="jpeg")
 class Place:
     files: str  # where the tasks are
     base: str = ""  # the address of a copy; none: the live web
+    wanted: NetworkPolicy | None = None  # where the user lets browsers go, on the live web
 
     @classmethod
-    def parse(cls, argument: str) -> Place:
+    def parse(cls, argument: str, wanted: NetworkPolicy | None = None) -> Place:
         """`FILES` or `FILES@http://host:port`."""
         files, at, rest = argument.partition("@http")
         if not at:
-            return cls(argument)
+            return cls(argument, wanted=wanted)
         base = f"http{rest}".rstrip("/")
         try:
             parts = urlsplit(base)
@@ -43,6 +44,8 @@ class Place:
             sound = False
         if not sound:
             raise ConfigError(f"{base!r} is no web address; write FILES@http://host:port")
+        if wanted is not None:
+            raise ConfigError(f"a copy is reached at {base} and nothing else is: leave out which sites may be visited")
         return cls(files, base)
 
     def of(self, task: Task) -> Task:
@@ -61,7 +64,7 @@ class Place:
     @property
     def network(self) -> NetworkPolicy:
         if not self.base:
-            return NetworkPolicy()
+            return self.wanted or NetworkPolicy()
         parts = urlsplit(self.base)
         port = parts.port or (443 if parts.scheme == "https" else 80)
         host = parts.hostname or ""

@@ -44,7 +44,7 @@ def webgames(request: SuiteRequest) -> Suite:
     address; Chromium and playwright (extra `agent`).
     Takes: as long as your policy does, at most 15 minutes an episode.
     """
-    place = Place.parse(request.argument)
+    place = Place.parse(request.argument, request.network)
     if not place.files:
         raise ConfigError(
             f"name the folder with {FILE}: holotron eval webgames:FOLDER@http://localhost:4173 ({SOURCE})"

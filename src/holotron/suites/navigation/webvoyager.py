@@ -51,7 +51,7 @@ SETS = {
 
 
 def webvoyager(tasks_of: TaskSet, request: SuiteRequest) -> Suite:
-    place = Place.parse(request.argument)
+    place = Place.parse(request.argument, request.network)
     if not place.files:
         raise ConfigError(
             f"name the folder or file with the tasks: holotron eval {tasks_of.name}:FOLDER (from {tasks_of.source})"
