@@ -117,6 +117,8 @@ def test_cancelled_it_stops_and_keeps_what_was_done(site: Site, tmp_path: Path):
 def test_ctrl_c_reaches_the_script(site: Site, tmp_path: Path):
     """A script over many tasks has to stop, and not to go on with the next one."""
     script = f"""
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may have it ignored
 import holotron
 from tests.api.test_newcomers import never
 for number in range(2):

@@ -117,7 +117,7 @@ def test_a_page_that_hangs_is_replaced(run, browse, monkeypatch):
 
 
 def test_a_slow_page_and_one_that_never_comes_do_not_hold_the_agent_up(run, browse, site, monkeypatch):
-    monkeypatch.setitem(session._NAVIGATION, "timeout", 1500)
+    monkeypatch.setattr(session, "NAVIGATION_TIMEOUT", 1.5)
 
     async def main():
         async with browse(PAGE) as page:

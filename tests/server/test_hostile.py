@@ -87,7 +87,7 @@ def png(width: int, height: int) -> bytes:
         b'{"messages": [{"role": "user", "content": "x"}], "chat_template_kwargs": {"self": 1}}',
         b'{"messages": [{"role": "user", "content": "x"}], "fork": true}',
         b'{"messages": [{"role": "user", "content": "x"}], "session_id": "../etc"}',
-        b'{"messages": [{"role": "user", "content": "x"}], "logit_bias": {"5": 100}}',
+        b'{"messages": [{"role": "user", "content": "x"}], "logit_bias": {"five": 100}}',
         b'{"messages": [{"role": "user", "content": "x"}], "surprise": 1}',
         b"[" * 100_000,
         b'{"messages":' + b'[{"a":' * 5000,

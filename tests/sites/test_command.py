@@ -45,4 +45,4 @@ def test_list_and_errors() -> None:
     done = subprocess.run(holotron("list"), capture_output=True, text=True, timeout=60)
     assert "shop-big-order" in done.stdout and done.returncode == 0
     done = subprocess.run(holotron("serve", "no-such-app"), capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2 and "there is no sites task" in done.stderr
+    assert done.returncode == 2 and "there is no app and no task" in done.stderr

@@ -65,8 +65,10 @@ def conversations():
     call = st.fixed_dictionaries(
         {"function": st.fixed_dictionaries({"name": st.just("click"), "arguments": st.just({"x": 1, "t": 'a"é'})})}
     )
+    # A reply that ends reasoning it never began is text to us and an end of reasoning to the template.
+    said = text.filter(lambda t: "</think>" not in t)
     assistant = st.fixed_dictionaries(
-        {"role": st.just("assistant"), "content": text},
+        {"role": st.just("assistant"), "content": said},
         optional={"tool_calls": st.lists(call, max_size=2), "reasoning_content": text},
     )
     tool = st.builds(lambda content: {"role": "tool", "content": content}, text)

@@ -6,7 +6,7 @@ from holotron.sites.apps.rounds.app import LONGEST
 from holotron.sites.checks import Added
 from holotron.sites.solver.view import PageView
 from holotron.sites.tasks import Assignment, Brief, Length, Templates
-from holotron.types import Action
+from holotron.types import Action, Wait
 
 templates = Templates("rounds")
 
@@ -25,8 +25,10 @@ def plan(view: PageView) -> Action | None:
         return view.see("word") or view.click("start")
     if view.page == "enter":
         return view.fill("field:word", view.facts["word"]) or view.click("send")
-    number = int(view.page.partition(":")[2])
-    return view.click(f"to:{view.state.value('select place from stops where id = ?', number + 1)}")
+    number = view.page.partition(":")[2]
+    if not number:  # the page has not come yet
+        return Wait(1.0)
+    return view.click(f"to:{view.state.value('select place from stops where id = ?', int(number) + 1)}")
 
 
 def _make(brief: Brief, distance: int) -> Assignment:
