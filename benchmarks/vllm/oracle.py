@@ -23,7 +23,9 @@ from pathlib import Path
 from typing import Any
 
 FAMILIES = ("nemotron-vl", "qwen3-vl", "qwen3-vl-experts", "qwen3.5", "qwen3.5-experts")
-SIZES = ((96, 64), (200, 120), (320, 180))  # of the prompts' pictures, in pixels
+# Of the prompts' pictures, in pixels: whole tiles of Nemotron's and whole squares of Qwen's tower, so only thumbnails
+# are resized. vLLM resizes in floats and lets bicubic sums go beyond black and white; the published processors do not.
+SIZES = ((128, 128), (256, 128), (384, 256))
 
 # As Qwen's own templates write a picture: its two tags are the template's.
 QWEN = """{%- for m in messages -%}<|im_start|>{{ m.role }}
@@ -35,6 +37,7 @@ QWEN = """{%- for m in messages -%}<|im_start|>{{ m.role }}
 
 # Published Nemotron checkpoints bring such a file; vLLM takes the configuration's class from it.
 CONFIGURATION = '''"""Reads config.json for vLLM."""
+import torch
 from transformers import NemotronHConfig, PretrainedConfig
 
 
@@ -42,9 +45,9 @@ class Configuration(PretrainedConfig):
     model_type = "NemotronH_Nano_VL_V2"
 
     def __init__(self, llm_config=None, vision_config=None, **values):
-        super().__init__(**values)
-        self.llm_config = self.text_config = NemotronHConfig(**(llm_config or {}))
+        self.llm_config = self.text_config = NemotronHConfig(**{**(llm_config or {}), "dtype": torch.bfloat16})
         self.vision_config = PretrainedConfig(**(vision_config or {}))
+        super().__init__(**values)
 
     def get_text_config(self, *args, **kwargs):
         return self.text_config
@@ -81,9 +84,10 @@ def shape(family: str) -> Any:
                 attention=AttentionConfig(4, 2, head_dim=64),
                 mlp=MLPConfig(512),
             ),
-            vision=VisionConfig(hidden=384, layers=12, heads=6, mlp=1536, patch=16, grid=128, prefix=10),
+            # vLLM resamples positions with unaligned corners, for every generation.
+            vision=VisionConfig(384, 12, heads=6, mlp=1536, patch=16, grid=128, prefix=10, align_corners=False),
             projector=ProjectorConfig(512),
-            image=ImageConfig(tile_size=128, patch_size=16, max_tiles=4),
+            image=ImageConfig(tile_size=128, patch_size=16, max_tiles=12),
             tokens=tokens,
         )
     seen = ImageConfig(512, 16, min_pixels=32 * 32, max_pixels=512 * 512, mean=MEAN, std=STD)
@@ -118,7 +122,7 @@ def shape(family: str) -> Any:
 
 def write(work: Path, families: list[str]) -> None:
     import torch
-    from PIL import Image, ImageDraw
+    from PIL import Image, ImageDraw, ImageFilter
 
     from holotron.model.loading import byte_processor
     from holotron.model.processor import Processor
@@ -135,7 +139,7 @@ def write(work: Path, families: list[str]) -> None:
             colour = tuple(draw.randrange(256) for _ in range(3))
             pen.rectangle((left, top, left + draw.randrange(4, 60), top + draw.randrange(4, 40)), fill=colour)
         buffer = io.BytesIO()
-        picture.save(buffer, "PNG")
+        picture.filter(ImageFilter.GaussianBlur(2)).save(buffer, "PNG")  # without sharp edges nothing goes beyond
         prompts.append(base64.b64encode(buffer.getvalue()).decode())
     work.mkdir(parents=True, exist_ok=True)
     (work / "pictures.json").write_text(json.dumps(prompts))
@@ -146,6 +150,9 @@ def write(work: Path, families: list[str]) -> None:
             for parameter in model.parameters():
                 if parameter.dim() == 1:
                     parameter.add_(torch.randn_like(parameter) * 0.1)
+            for name, parameter in model.named_parameters():
+                if name.endswith("mixer.gate.weight"):
+                    parameter.mul_(8)  # routers that have made up their minds: rounding should not choose the expert
         folder = work / family
         save_checkpoint(model, folder)
         processor = byte_processor(config)
@@ -162,11 +169,13 @@ def write(work: Path, families: list[str]) -> None:
 
 
 def conversations(work: Path) -> list[list[tuple[str, Any]]]:
-    """Text alone; one picture; three with text between them."""
+    """Text alone; one picture; three with text between them. Long enough for means that mean something."""
     pictures = json.loads((work / "pictures.json").read_text())
-    one = [("text", "What is here?"), ("picture", pictures[0])]
-    three = [item for n, picture in enumerate(pictures) for item in (("text", f"Screen {n}: "), ("picture", picture))]
-    return [[("text", "Say something about the weather, please.")], one, [*three, ("text", "What changed?")]]
+    draw = random.Random(1)
+    story = [" ".join("".join(draw.choices("etaoinshrdlu", k=draw.randint(2, 9))) for _ in range(60)) for _ in range(5)]
+    one = [("text", story[1]), ("picture", pictures[0]), ("text", "What is here?")]
+    three = [item for n, picture in enumerate(pictures) for item in (("text", story[2 + n]), ("picture", picture))]
+    return [[("text", story[0])], one, [*three, ("text", "What changed?")]]
 
 
 def ours(work: Path, family: str, device: str) -> list[dict[str, Any]]:
@@ -223,11 +232,13 @@ def with_vllm(work: Path, family: str) -> list[dict[str, Any]]:
         dtype="bfloat16",
         max_model_len=4096,
         enforce_eager=True,
-        gpu_memory_utilization=0.2,
-        limit_mm_per_prompt={"image": 4},
+        gpu_memory_utilization=0.1,
+        kv_cache_memory_bytes=2**30,  # stated, so that several families can be opened side by side
+        limit_mm_per_prompt={"image": 4, "video": 0},
         enable_prefix_caching=False,
+        **({"gdn_prefill_backend": "triton"} if family.startswith("qwen3.5") else {}),
     )
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
     rows = []
     for parts in conversations(work):
         text = tokenizer.apply_chat_template(_messages(parts, "image"), tokenize=False, add_generation_prompt=True)
