@@ -37,7 +37,6 @@ QWEN = """{%- for m in messages -%}<|im_start|>{{ m.role }}
 
 # Published Nemotron checkpoints bring such a file; vLLM takes the configuration's class from it.
 CONFIGURATION = '''"""Reads config.json for vLLM."""
-import torch
 from transformers import NemotronHConfig, PretrainedConfig
 
 
@@ -45,7 +44,7 @@ class Configuration(PretrainedConfig):
     model_type = "NemotronH_Nano_VL_V2"
 
     def __init__(self, llm_config=None, vision_config=None, **values):
-        self.llm_config = self.text_config = NemotronHConfig(**{**(llm_config or {}), "dtype": torch.bfloat16})
+        self.llm_config = self.text_config = NemotronHConfig(**(llm_config or {}))
         self.vision_config = PretrainedConfig(**(vision_config or {}))
         super().__init__(**values)
 

@@ -346,6 +346,7 @@ def check_tiles(bench: Bench) -> Iterator[Result]:
     shapes = [(2, 74, 3, 80), (1, 80, 2, 72), (1, 128, 2, 32), (2, 37, 2, 12)]
     if bench.device == "cuda":
         shapes += [(3, 1040, 16, 80), (1, 260, 8, 32), (2, 64, 2, 80), (1, 321, 1, 80)]
+        shapes += [(2, 3648 + more, 16, 80) for more in (33, 48, 63)]  # the last block nearly as wide as the others
     for dtype in (FP32, bench.half):
         for n, length, heads, dim in shapes:
             qkv = bench.normal(n, length, 3 * heads * dim, dtype=dtype)

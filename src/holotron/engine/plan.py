@@ -213,7 +213,9 @@ def workspace_bytes(model: ModelConfig, engine: EngineConfig, dtype: torch.dtype
     decoder = tokens * _widest_layer(model.decoder, size)
     vision = 0
     if model.vision is not None:
-        patches = engine.vision_batch * ((model.image.tile_size // model.vision.patch) ** 2 + model.vision.prefix)
+        # Of the tiles that an iteration shows, each prompt in it begins one that it may not show whole.
+        tiles = min(engine.vision_batch, tokens // model.image.tokens_per_tile + engine.max_running)
+        patches = tiles * ((model.image.tile_size // model.vision.patch) ** 2 + model.vision.prefix)
         # At dynamic resolution one picture may be larger than a batch of tiles.
         patches = max(patches, model.image.most_patches + model.vision.prefix)
         # Input, q, k, v, output; then the hidden layer before and after its activation.

@@ -71,7 +71,8 @@ class Learner(nn.Module):
         if batch.lengths:
             hidden = self.think(batch, rows)
             logits = self.model.language_model.logits(hidden.index_select(0, batch.before_l))
-            sums["reply"] = sums["reply"] + F.cross_entropy(logits.float(), batch.targets_l, reduction="sum")
+            logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+            sums["reply"] = sums["reply"] + F.cross_entropy(logits, batch.targets_l, reduction="sum")
             if "tile" in self.heads and len(batch.places_i):
                 sums["tile"] = self.heads["tile"](self._stream_TD.index_select(0, batch.places_i), batch.numbers_i)
             for name, questions in (("pointing", batch.pointing), ("aiming", batch.aiming)):

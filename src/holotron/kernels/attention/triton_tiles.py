@@ -114,6 +114,7 @@ def attend_tiles(qkv_nLC: Tensor, heads: int) -> Tensor:
         right = max(16, right)  # the least that a product takes
     wide = qkv_nLC.element_size() == 4
     tile, block = (64, 32) if wide else (TILE, BLOCK)
+    # The last keys: one narrow block, or two. (One as wide as the others gives wrong sums on Hopper with Triton 3.6.)
     tail = length % block
     if out.numel():
         _attend_tiles[(triton.cdiv(length, tile), heads, tiles)](
@@ -127,7 +128,7 @@ def attend_tiles(qkv_nLC: Tensor, heads: int) -> Tensor:
             right,
             tile,
             block,
-            max(16, next_power_of_two(tail)) if tail else 0,
+            min(32, max(16, next_power_of_two(tail))) if tail else 0,
             1 if wide else 3 if roomy(qkv_nLC.device) else 2,
             num_warps=tile // 16,
         )

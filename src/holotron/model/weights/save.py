@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -18,6 +19,7 @@ from torch import Tensor
 
 from holotron.errors import CheckpointError
 from holotron.model.families import dump_config, family_of
+from holotron.model.families.base import nested_decoder
 from holotron.model.model import Holotron
 from holotron.model.weights.card import ModelCard
 from holotron.model.weights.fused import fused
@@ -64,6 +66,7 @@ def save_checkpoint(
             index = {"metadata": {"total_size": size}, "weight_map": dict(sorted(weight_map.items()))}
             stage(INDEX).write_text(json.dumps(index, indent=2) + "\n")
         config = {k: v for k, v in dump_config(model.config).items() if k != "quantization_config"}
+        config = _computed_in(config, model.dtype if dtype in (None, torch.int8) else dtype)
         if dtype is torch.int8:
             config["quantization_config"] = described()
         stage("config.json").write_text(json.dumps(config, indent=2) + "\n")
@@ -80,6 +83,15 @@ def save_checkpoint(
         os.replace(draft, final)
     for file in stale:
         file.unlink(missing_ok=True)
+
+
+def _computed_in(config: dict[str, Any], dtype: torch.dtype) -> dict[str, Any]:
+    """With the dtype to compute in, for the whole and for the decoder inside: vLLM insists on the second."""
+    inner = nested_decoder(config)
+    parts = {
+        k: _computed_in(v, dtype) if v is inner and inner is not None else v for k, v in config.items() if k != "dtype"
+    }
+    return {**parts, "torch_dtype": str(dtype).removeprefix("torch.")}
 
 
 def _shards(model: Holotron, dtype: torch.dtype | None, limit: int) -> Iterator[dict[str, Tensor]]:

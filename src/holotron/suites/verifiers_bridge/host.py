@@ -61,7 +61,7 @@ class Host:
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
-        self._port = site._server.sockets[0].getsockname()[1]
+        self._port = int(runner.addresses[0][1])
         async with self.env.serving():
             say({"ready": verifiers.__version__})
             while line := await asyncio.to_thread(sys.stdin.readline):
