@@ -21,6 +21,12 @@ def cpu_seconds() -> float:
     return total
 
 
+def busy_seconds() -> float:
+    """Of all cores, whoever used them."""
+    times = psutil.cpu_times()
+    return float(sum(times) - times.idle - getattr(times, "iowait", 0.0) - getattr(times, "guest", 0.0))
+
+
 def memory_gb() -> float:
     """Proportional set size: shared pages are counted once in all, as resident size would not."""
     total = 0

@@ -6,7 +6,8 @@ Starts `holotron serve tiny` as a process of its own and talks to it over the lo
 
 * `requests`: generated requests from four clients; any 5xx but 503, any error in another shape, any log line of level
   error is a failure.
-* `clients`: /health/live, twenty times a second, while twenty clients do their worst (tests/server/attackers.py).
+* `clients`: /health/live, twenty times a second, while twenty clients do their worst (tests/server/attackers.py). They
+  stand for other machines: they are a process of their own, which gets the processor when nobody else wants it.
 * `latency`: GET on a connection that is kept, with nothing else going on; and the gaps between a stream's tokens.
 * `keys`: the same prompts sent by two keys. How well can one tell from the time it waits whether the other sent a
   prompt before? 0.5 is guessing; within one key, which may know, it is near 1.
@@ -15,6 +16,9 @@ Starts `holotron serve tiny` as a process of its own and talks to it over the lo
 from __future__ import annotations
 
 import argparse
+import functools
+import multiprocessing
+import os
 import random
 import statistics
 import sys
@@ -22,6 +26,7 @@ import threading
 import time
 from collections import Counter
 from itertools import pairwise
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import httpx
@@ -31,8 +36,10 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
 from tests.server.attackers import attack, health_times  # noqa: E402
 from tests.server.generated import problem_with, requests  # noqa: E402
-from tests.server.process import ServerProcess, running  # noqa: E402
+from tests.server.process import ServerProcess  # noqa: E402
+from tests.server.process import running as started  # noqa: E402
 
+running = functools.partial(started, cold=True)
 FLAGS = ("tiny", "--memory.sessions", "16", "--memory.context", "4096")
 
 
@@ -75,9 +82,16 @@ def generated(count: int, clients: int = 4) -> bool:
 def hostile_clients(seconds: float) -> bool:
     with running(*FLAGS) as server:
         rest = sorted(health_times(server.port, 5))
-        with attack(server.port) as attackers:
-            time.sleep(2)
-            times = sorted(health_times(server.port, seconds))
+        context = multiprocessing.get_context("spawn")
+        here, there = context.Pipe()
+        attackers = context.Process(target=_attack, args=(server.port, there))
+        attackers.start()
+        here.recv()
+        time.sleep(2)
+        times = sorted(health_times(server.port, seconds))
+        here.send("over")
+        sent = here.recv()
+        attackers.join()
         after = httpx.post(
             f"{server.url}/v1/chat/completions",
             json={"messages": [{"role": "user", "content": "still there?"}], "max_tokens": 2},
@@ -85,8 +99,16 @@ def hostile_clients(seconds: float) -> bool:
         )
     for what, values in (("at rest", rest), ("under attack", times)):
         print(f"/health/live {what}: {_spread(values)} over {len(values)} requests")
-    print(f"sent: {attackers.sent}; a chat afterwards: {after.status_code}")
+    print(f"sent: {sent}; a chat afterwards: {after.status_code}")
     return times[-1] < 0.25 and after.status_code == 200
+
+
+def _attack(port: int, there: Connection) -> None:
+    os.nice(10)
+    with attack(port) as attackers:
+        there.send("begun")
+        there.recv()
+    there.send(attackers.sent)
 
 
 def _spread(ordered: list[float]) -> str:

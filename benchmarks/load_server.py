@@ -1,11 +1,15 @@
 """Many agents against one small server for minutes: no error, no leak, memory flat.
 
-    python benchmarks/load_server.py [--sessions 100] [--minutes 5] [--model tiny]
+    python benchmarks/load_server.py [--sessions 100] [--minutes 10] [--model tiny]
+    python benchmarks/load_server.py --full                        # device and host hold a third of the sessions
+    python benchmarks/load_server.py --full --disk FOLDER          # and files the rest
 
 Starts `holotron serve` as a process of its own. Each client opens a session and, step after step, sends a picture and
 some text and gets a reply constrained to JSON; now and then it forks, rewinds, leaves in the middle of a stream, or
-closes and starts over, and some requests are stateless. Every ten seconds the server's memory, pools and queue are
-sampled. At the end everything is closed, and what is still held is a leak.
+closes and starts over, and some requests are stateless: conversations that re-send their last three pictures. Refused
+are 429, 503 (each has to say when to try again) and 409 (a turn that was left is being undone); anything else that is
+not 200 is an error. Every ten seconds the server's memory, pools and queue are sampled. At the end everything is
+closed, and what is still held is a leak.
 """
 
 from __future__ import annotations
@@ -13,7 +17,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import base64
-import io
 import json
 import os
 import random
@@ -29,7 +32,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from PIL import Image, ImageDraw
+
+from holotron.bench.screens import Look, paint
 
 SCHEMA = {
     "type": "object",
@@ -37,18 +41,16 @@ SCHEMA = {
     "required": ["x", "action"],
     "additionalProperties": False,
 }
+SESSION_BYTES = 100_000  # of the tiny model, after a few steps
 FORMAT = {"type": "json_schema", "json_schema": {"name": "step", "schema": SCHEMA}}
 
 
+LOOK = Look((128, 64))  # two tiles and a thumbnail of the tiny model
+
+
 def picture(draw: random.Random) -> str:
-    image = Image.new("RGB", (64, 64), "white")
-    pen = ImageDraw.Draw(image)
-    for _ in range(4):
-        x, y = draw.randrange(48), draw.randrange(48)
-        pen.rectangle((x, y, x + 16, y + 8), fill=(draw.randrange(256), draw.randrange(256), draw.randrange(256)))
-    buffer = io.BytesIO()
-    image.save(buffer, "PNG")
-    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+    data = paint(LOOK, draw.randrange(1 << 30), 0)
+    return "data:image/png;base64," + base64.b64encode(data).decode()
 
 
 @dataclass
@@ -70,6 +72,7 @@ class Client:
         self._until = until
         self._number = number
         self._life = 0
+        self._window: list[dict[str, Any]] = []  # a stateless conversation: all texts, and the last three pictures
 
     async def live(self) -> None:
         while time.monotonic() < self._until:
@@ -99,6 +102,8 @@ class Client:
         }
         if chance < 0.05:
             await self._leave(body)
+            if not turns:  # on a busy machine the reply may have been complete before we left, and the session is there
+                await self._call("DELETE", f"/v1/sessions/{session}", missing=True)
             return turns
         if chance < 0.1 and turns:
             fork = f"{session}-fork-{turns}"
@@ -111,10 +116,21 @@ class Client:
         if chance < 0.25:
             for key in ("session_id", "session_open"):
                 del body[key]
-            await self._say(body, "stateless")
+            await self._say_anew(body, content)
             return turns
         answer = await self._say(body, "step")
         return answer["session"]["turns"] if answer else turns
+
+    async def _say_anew(self, body: dict[str, Any], content: list[dict[str, Any]]) -> None:
+        """The next request of a conversation whose client keeps it."""
+        self._window.append({"role": "user", "content": content})
+        for message in [message for message in self._window if message["role"] == "user"][:-3]:
+            message["content"] = message["content"][-1:]
+        answer = await self._say(body | {"messages": self._window}, "stateless")
+        if answer is None or len(self._window) > 12:
+            self._window = []
+            return
+        self._window.append({"role": "assistant", "content": answer["choices"][0]["message"]["content"] or ""})
 
     async def _say(self, body: dict[str, Any], kind: str) -> dict[str, Any] | None:
         started = time.monotonic()
@@ -142,7 +158,8 @@ class Client:
             self._tally.errors.append(f"stream: {error!r}")
         self._tally.done["left"] += 1
 
-    async def _call(self, method: str, path: str, body: Any = None) -> dict[str, Any] | None:
+    async def _call(self, method: str, path: str, body: Any = None, *, missing: bool = False) -> dict[str, Any] | None:
+        """`missing`: what is not there is as good as done."""
         for _ in range(200):
             try:
                 response = await self._http.request(method, path, json=body)
@@ -151,14 +168,18 @@ class Client:
                 return None
             if response.status_code in (409, 429, 503):  # busy undoing a turn that was left, or full
                 self._tally.done[f"waited for {response.status_code}"] += 1
+                if response.status_code != 409 and "retry-after" not in response.headers:
+                    self._tally.errors.append(f"{path}: {response.status_code} without Retry-After")
                 await asyncio.sleep(0.1 + 0.2 * self._draw.random())
                 continue
+            if missing and response.status_code == 404:
+                return None
             if response.status_code != 200:
                 self._tally.errors.append(f"{path}: {response.status_code} {response.text[:200]}")
                 return None
             answer: dict[str, Any] = response.json()
             return answer
-        self._tally.errors.append(f"{path}: refused for too long")
+        self._tally.errors.append(f"{path}: refused for too long: {response.status_code} {response.text[:200]}")
         return None
 
 
@@ -206,7 +227,8 @@ async def watch(server: Server, http: httpx.AsyncClient, until: float) -> list[t
         print(
             f"{samples[-1][0]:6.0f} s  {samples[-1][1] / 2**20:7.1f} MiB  running {m['requests_running']:.0f}  "
             f"waiting {m['requests_waiting']:.0f}  sessions {m['sessions_open']:.0f}  pages {pages}  rows {rows}  "
-            f"host {m['host_bytes_used'] / 2**20:.1f} MiB  pixels {m['pixel_bytes'] / 2**20:.1f} MiB",
+            f"host {m['host_bytes_used'] / 2**20:.1f} MiB  disk {m['disk_bytes_used'] / 2**20:.1f} MiB  "
+            f"forgotten {m['forgotten_sessions_total']:.0f}  pixels {m['pixel_bytes'] / 2**20:.1f} MiB",
             flush=True,
         )
     return samples
@@ -235,6 +257,8 @@ async def run(server: Server, sessions: int, minutes: float) -> int:
     print(f"cached share of prompts {tally.cached / max(1, tally.prompt):.1%}")
     change = f"{early / 2**20:.1f} MiB in the first third, {late / 2**20:.1f} MiB in the last ({late / early - 1:+.1%})"
     print(f"memory {change}; exit status {status}")
+    moved = {name: int(end[f"{name}_total"]) for name in ("blocks_to_host", "blocks_to_disk", "forgotten_sessions")}
+    print(f"moved and forgotten {moved}")
     print(f"integrity failures {end['integrity_failures_total']:.0f}, sessions left {end['sessions_open']:.0f}")
     for error in tally.errors[:10]:
         print("error:", error)
@@ -246,13 +270,20 @@ async def run(server: Server, sessions: int, minutes: float) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sessions", type=int, default=100)
-    parser.add_argument("--minutes", type=float, default=5.0)
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--full", action="store_true", help="device and host hold a third of the sessions")
+    parser.add_argument("--disk", help="a folder for files behind the host")
     parser.add_argument("--model", default="tiny")
     parser.add_argument("flags", nargs="*", help="settings for the server, after --")
     args = parser.parse_args()
     # Small caches, so that they are full, and memory flat, soon.
-    sizes = ["--memory.sessions", str(args.sessions), "--memory.context", "1024"]
+    sizes = ["--memory.sessions", str(args.sessions // 6 if args.full else args.sessions), "--memory.context", "1024"]
     caches = ["--engine.prefix_cache_bytes", str(4 * 2**20), "--engine.vision_cache_bytes", str(2**20)]
+    caches += ["--engine.picture_cache_bytes", str(4 * 2**20)]
+    if args.full:  # as much on the host; replies go on while others wait
+        sizes += ["--engine.host_bytes", str(args.sessions // 6 * SESSION_BYTES), "--engine.max_running", "16"]
+    if args.disk is not None:
+        sizes += ["--engine.disk_folder", args.disk]
     flags = args.flags or [*sizes, *caches]
     server = Server(args.model, flags)
     try:

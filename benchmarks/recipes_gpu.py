@@ -115,8 +115,8 @@ def sft(recipe: Recipe, out: Path, device: str, updates: int) -> dict[str, float
     weights = torch.tensor([getattr(recipe.loss, name) for name in LOSSES], device=device)
     row = {"load_s": clock.seconds(), "learning": sum(p.numel() for p in trainer.optimiser.originals.values())}
     losses = []
-    made = [trainer.batches.step(update) for update in range(updates + 1)]  # as worker processes would, meanwhile
-    trainer.batches.step = made.__getitem__  # type: ignore[method-assign]
+    made = [trainer.lanes.step(update) for update in range(updates + 1)]  # as worker processes would, meanwhile
+    trainer.lanes.step = made.__getitem__  # type: ignore[method-assign]
     row["data_s"] = clock.seconds()
     for update in range(updates + 1):
         if update == 1:
@@ -136,10 +136,11 @@ def sft(recipe: Recipe, out: Path, device: str, updates: int) -> dict[str, float
 
 def rl(recipe: RlRecipe, out: Path, device: str, updates: int) -> dict[str, float]:
     clock = Clock(device)
-    trainer = RlTrainer(recipe, out, device)
+    trainer = RlTrainer(recipe, out, Ranks(device=torch.device(device)))
+    assert trainer.players is not None
     row = {"load_s": clock.seconds(), "learning": sum(p.numel() for p in trainer.optimiser.originals.values())}
     try:
-        with trainer.rollouts:
+        with trainer.players:
             for update in range(updates + 1):
                 groups = trainer.queue.take(recipe.update.groups, trainer.progress.step)
                 waited, before = clock.seconds(), trainer.progress.tokens
@@ -153,7 +154,6 @@ def rl(recipe: RlRecipe, out: Path, device: str, updates: int) -> dict[str, floa
             counts = trainer.counts
             row |= {"episodes": counts.episodes, "successes": counts.successes, "ratio": figures["ratio"]}
     finally:
-        trainer.engine.close()
         trainer.curves.close()
     return row | {"peak_gib": clock.peak()}
 

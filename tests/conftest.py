@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 
 import hypothesis
@@ -10,6 +11,8 @@ import torch
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+# A line for every tensor of a checkpoint, which a failing test would print.
+logging.getLogger("c10d-NullHandler-dcp_logger").addFilter(lambda record: False)
 hypothesis.settings.register_profile("holotron", deadline=None)  # a busy machine is not a failure
 hypothesis.settings.load_profile("holotron")
 if os.environ.get("PYTEST_XDIST_WORKER"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holotron.addresses import is_public
+from holotron.addresses import is_public, split_login
 from holotron.envs.network import Blocked, NetworkPolicy
 
 
@@ -42,3 +42,18 @@ def test_private(address: str) -> None:
 def test_public(address: str) -> None:
     assert is_public(address)
     NetworkPolicy().check_address("name.example", 80, address)
+
+
+@pytest.mark.parametrize(
+    ("url", "bare", "login"),
+    [
+        ("https://ann:pw@shop.example/x", "https://shop.example/x", ("ann", "pw")),
+        ("https://a@b:p%40w@host:8/", "https://host:8/", ("a@b", "p@w")),
+        ("ann:pw@host", "host", ("ann", "pw")),
+        ("https://shop.example?mail=ann@mail.example", "https://shop.example?mail=ann@mail.example", None),
+        ("https://shop.example/@ann#x@y", "https://shop.example/@ann#x@y", None),
+        ("about:blank", "about:blank", None),
+    ],
+)
+def test_a_login_in_an_address(url: str, bare: str, login: tuple[str, str] | None) -> None:
+    assert split_login(url) == (bare, login)

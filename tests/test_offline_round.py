@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import subprocess
 import sys
 import tarfile
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
+
+from holotron.training.recipe import read_recipe
 
 ROOT = Path(__file__).parents[1]
 PLAN = """
@@ -84,3 +88,26 @@ def test_a_round(plan: Path, tmp_path: Path):
     again = run(plan, store, results, "--set", "word=y")
     assert "wrong-job-0 ended with 2" in again and "one took" not in again and "boxed took" not in again
     assert not subprocess.run(["pgrep", "-f", f"{tmp_path}"], capture_output=True, text=True).stdout
+
+
+def test_every_plan_of_the_package_can_be_rehearsed(monkeypatch):
+    """Its recipes are valid with all that the plan changes in them, at full size and at the smallest."""
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    monkeypatch.chdir(ROOT)
+    from offline_round import fill, rehearsal
+
+    plans = sorted(ROOT.glob("recipes/**/*.plan"))
+    assert plans
+    for path in plans:
+        plan = tomllib.loads(path.read_text())
+        facts = {"store": "there", "minutes": "1.0", "copy": "0", "seeds": "1:2", **plan["facts"]}
+        for stage in plan["stage"]:
+            smallest = rehearsal(stage, 30)
+            assert smallest["seconds"] == 30 and all(job["copies"] == 1 for job in smallest["job"])
+            for job in [*stage["job"], *smallest["job"]]:
+                words = [fill(word, facts).replace("runs=[]", 'runs=["runs/none-yet"]') for word in job["command"]]
+                assert not [word for word in words if re.search(r"\{\w+[:}]", word)]
+                if words[:2] == ["train", "sft"]:
+                    changes = [word for word in words[3:] if "=" in word]
+                    recipe = read_recipe(words[2], changes)
+                    assert recipe.model.source and (recipe.schedule.steps == 1) == (job in smallest["job"])

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from holotron.rollouts.store import RunReader
 from holotron.rollouts.suite import opened
 from holotron.types import Outcome
 from holotron.view import View
+from tests import warm
 from tests.training.rl.support import untrained
 
 SUITE = '''\
@@ -85,7 +85,7 @@ every_steps = 2
 
 
 def holotron(*arguments: object, cwd: Path) -> str:
-    command = [sys.executable, "-m", "holotron", *map(str, arguments)]
+    command = [warm.holotron(), *map(str, arguments)]
     environment = os.environ | {"COLUMNS": "200"}
     done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, timeout=300, check=False)
     assert done.returncode == 0, done.stderr

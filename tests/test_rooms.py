@@ -16,7 +16,8 @@ PLAN = Path(__file__).parent.parent / "docs" / "architecture.md"
 ORDER: tuple[tuple[str, ...], ...] = (
     ("cli",),
     ("api",),
-    ("bench", "training"),
+    ("fleet",),
+    ("bench", "training", "console"),
     ("evals", "annotate", "exchange"),
     ("rollouts",),
     ("suites",),

@@ -1,16 +1,20 @@
 #!/usr/bin/env bash
-# Environments of their own for frameworks whose versions clash with ours and with each other: .exchange/NAME
+# Environments of their own for frameworks whose versions clash with ours and with each other: .exchange/NAME, from locks
 set -euo pipefail
 cd "$(dirname "$0")/.."
 for name in verifiers harbor; do
     made=".exchange/$name"
-    wanted="tests/exchange/requirements-$name.txt"
-    if [ -f "$made/requirements.txt" ] && cmp -s "$made/requirements.txt" "$wanted"; then
+    lock="tests/exchange/$name.txt"
+    if [ -f "$made/lock.txt" ] && cmp -s "$made/lock.txt" "$lock"; then
         continue
     fi
-    python=$(command -v "${PYTHON312:-python3.12}") || { echo "make test-exchange needs Python 3.12: set PYTHON312=/path/to/python3.12" >&2; exit 1; }
+    python=${PYTHON312:-python3.12}
+    if ! "$python" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 12))' 2>/dev/null; then  # a name alone may be a shim
+        echo "make test-exchange needs Python 3.12: set PYTHON312=/path/to/python3.12" >&2
+        exit 1
+    fi
     rm -rf "$made"
     "$python" -m venv "$made"
-    "$made/bin/python" -m pip install --quiet --requirement "$wanted"
-    cp "$wanted" "$made/requirements.txt"
+    "$made/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --requirement "$lock"
+    cp "$lock" "$made/lock.txt"
 done

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A round of training on a GPU machine that has no network: play, train, play again, and bring the results back.
 
-    python3 tools/offline_round.py recipes/holotron-mini-2/2-apps.plan --store /tmp/round --results out --seconds 590
+    python3 tools/offline_round.py recipes/holotron-mini-2/2-apps.plan --store round --results out --seconds 590
 
 A plan is a TOML file of stages, one after the other. A stage is a time box around jobs that run side by side; a job is
 a command of `holotron`, in several copies if it says so (the plan above is one to read). After its seconds, or when all
@@ -13,6 +13,9 @@ archives (NAME.tar.xz, or NAME.tar.xz.aa, .ab ... that `split` made), which are 
 
     browser/     of tools/pack_browser.sh            library/    Python packages (unzipped wheels)
     the rest     whatever the plan names, as {store}/...
+
+`--rehearse 60` goes through a plan on any machine: every stage for at most that long with one copy of each job,
+training one step of two samples and measuring one sample of each suite. What a plan gets wrong shows there.
 
 Call it again on the same machine and it goes on after the last stage that is over. Whatever goes wrong, there are
 results: RESULTS/round.tar.aa, .ab ... (cat them together) hold the files that the plan names, and the logs.
@@ -72,7 +75,9 @@ def unpack(store: Path) -> None:
         done = store / f".{name}.unpacked"
         if not done.exists():
             with tarfile.open(fileobj=Chain(archives[name]), mode="r|xz") as archive:  # type: ignore[call-overload]
-                archive.extractall(store, filter="tar")
+                if hasattr(tarfile, "tar_filter"):  # since Python 3.11.4
+                    archive.extraction_filter = tarfile.tar_filter
+                archive.extractall(store)
             done.touch()
 
     with ThreadPoolExecutor() as pool:
@@ -176,6 +181,24 @@ def fill(word: str, facts: dict[str, str]) -> str:
     return word
 
 
+def rehearsal(stage: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """The same stage at its smallest."""
+
+    def smallest(job: dict[str, Any]) -> dict[str, Any]:
+        command = list(job["command"])
+        if command[:2] == ["train", "sft"]:
+            recipe = tomllib.loads(Path(command[2]).read_text())
+            suites = recipe.get("evaluate", {}).get("suites", [])
+            command += ["schedule.steps=1", "batch.samples=2", "batch.reuse=1", "batch.workers=0"]
+            command += [f"data.{n}.steps=2" for n, data in enumerate(recipe["data"]) if data["kind"] == "episodes"]
+            for n, suite in enumerate(suites):
+                command += [f"evaluate.suites.{n}.samples=1"]
+                command += [f"evaluate.suites.{n}.data.steps=2"] if suite["data"]["kind"] == "episodes" else []
+        return {**job, "command": command, "copies": 1}
+
+    return {**stage, "job": [smallest(job) for job in stage["job"]], "seconds": seconds, "least": 0, "margin": 0}
+
+
 def play(stage: dict[str, Any], seconds: float, facts: dict[str, str], where: dict[str, str]) -> bool:
     """One stage, for at most `seconds`. Whether it is over: it had all its time, or all its jobs have ended well."""
     facts = {**facts, "minutes": f"{max(seconds - stage.get('margin', 0), 1) / 60:.3f}"}
@@ -245,6 +268,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=590.0, help="for everything")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a fact of the plan, changed")
     parser.add_argument("--stages", default="", help="only these, with commas, also those that are over")
+    parser.add_argument("--rehearse", type=float, metavar="SECONDS", help="every stage at its smallest, this long")
     arguments = parser.parse_args()
     results, store = arguments.results.resolve(), arguments.store.resolve()
     plan_path = arguments.plan.resolve()
@@ -264,6 +288,8 @@ def main() -> int:
         for stage in plan["stage"]:
             if (wanted and stage["name"] not in wanted) or (not wanted and stage["name"] in over):
                 continue
+            if arguments.rehearse:
+                stage = rehearsal(stage, arguments.rehearse)
             left = arguments.seconds - (time.monotonic() - STARTED) - RESERVE
             if left < stage.get("least", 10):
                 say(f"no time for {stage['name']} ({left:.0f} s left); call again")

@@ -7,7 +7,8 @@
 build     wheel and source archive; their metadata (twine); what must be in them is in them
 docs      the site, without a warning
 licences  of all dependencies, against the list in tools/licences.py; an SBOM (CycloneDX) beside the wheel
-extras    the wheel with each extra in an empty environment does what the extra is for, and without it says so
+extras    the wheel with each extra in an empty environment does what the extra is for, and without it says so; with all
+          of them a script that uses the API passes mypy --strict
 
 Everything lands in dist/.
 """

@@ -90,6 +90,56 @@ if platform.system() == "Linux":
     import holotron.kernels.norm.triton
 """
 
+RAY = """
+from holotron.fleet.ray_place import connect
+assert connect("local").cluster_resources()["CPU"] >= 1
+"""
+
+S3 = """
+import os
+from pathlib import Path
+os.environ |= {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_ENDPOINT_URL": "http://127.0.0.1:9"}
+from holotron.errors import StorageError
+from holotron.storage.objects import Objects
+try:
+    Objects(Path("s3://bucket/run")).read()
+except StorageError as error:  # nobody is there; what is needed to ask is
+    print(error)
+"""
+
+# What somebody writes who checks types strictly: nothing of ours may be Any, or without stubs.
+CONSUMER = """
+import holotron
+from holotron import EngineConfig, Model, RunResult, SamplingParams
+from holotron.types import Outcome
+
+
+def play() -> str:
+    result: RunResult = holotron.run(
+        "Press the button",
+        url="https://example.com",
+        policy="holotron-mini",
+        secrets={"password": "x"},
+        allow=["example.com"],
+        confirm=lambda question: False,
+    )
+    outcome: Outcome = result.outcome
+    seconds: float = result.cost.seconds
+    return f"{outcome} {result.answer} {len(result.steps)} {seconds}"
+
+
+async def play_async() -> str:
+    return (await holotron.run_async("Press the button", url="https://example.com")).answer
+
+
+def chat() -> str:
+    with Model("tiny", config=EngineConfig(max_sessions=4)) as model, model.session() as session:
+        for part in session.stream([{"role": "user", "content": "hi"}]):
+            print(part.content)
+        sampling: SamplingParams = model.sampling(max_tokens=4)
+        return model.chat([{"role": "user", "content": "hi"}], sampling=sampling).content
+"""
+
 # extra -> what it is for, as Python or as words of the command line
 EXTRAS: dict[str, list[str | list[str]]] = {
     "none": [MODEL, ["--help"], ["model", "show", "tiny"], ["plan", "holotron-12b", "--context", "16k"]],
@@ -101,6 +151,7 @@ EXTRAS: dict[str, list[str | list[str]]] = {
     "plot": [["plan", "holotron-12b", "--context", "4k,16k", "--plot", "fit.png"]],
 }
 EXTRAS["all"] = [use for uses in list(EXTRAS.values())[1:] for use in uses]
+EXTRAS |= {"ray": [RAY], "s3": [S3]}
 
 # Without the extra: the command that wants it, and the extra that its one line must name.
 MISSING = {
@@ -130,12 +181,20 @@ def check_extra(extra: str, wheel: Path, bare: Path, folder: Path) -> None:
     work.mkdir()
     for use in EXTRAS[extra]:
         called([python, "-c", use] if isinstance(use, str) else [python, "-m", "holotron", *use], work)
+    if extra == "all":
+        check_types(python, work)
     if extra == "none":
         for name, words in MISSING.items():
             said = called([python, "-m", "holotron", *words], work, status=8)
             if f"holotron[{name}]" not in said or "Traceback" in said:
                 sys.exit(f"release-check: `holotron {' '.join(words)}` without the extra {name} says:\n{said}")
     shutil.rmtree(place)
+
+
+def check_types(python: Path, work: Path) -> None:
+    called([python, "-m", "pip", "install", "-q", f"mypy=={metadata.version('mypy')}"], work)
+    (work / "consumer.py").write_text(CONSUMER)
+    called([python, "-m", "mypy", "--strict", "consumer.py"], work)
 
 
 def called(command: list[str | Path], folder: Path, status: int = 0) -> str:

@@ -32,24 +32,21 @@ def engine(args: argparse.Namespace, longest: int) -> Any:
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.v1.engine.async_llm import AsyncLLM
 
-    more: dict[str, Any] = json.loads(args.options)
-    if args.quantization:
-        more["quantization"] = args.quantization
-    return AsyncLLM.from_engine_args(
-        AsyncEngineArgs(
-            model=args.shape,
-            skip_tokenizer_init=True,
-            load_format="dummy",
-            dtype="bfloat16",
-            max_model_len=max(longest + 64, 32_768),
-            max_num_seqs=args.sessions,
-            max_num_batched_tokens=args.token_budget,
-            gpu_memory_utilization=0.92,
-            enable_prefix_caching=True,
-            disable_log_stats=True,
-            **more,
-        )
-    )
+    settings: dict[str, Any] = {
+        "model": args.shape,
+        "skip_tokenizer_init": True,
+        "load_format": "dummy",
+        "dtype": "bfloat16",
+        "max_model_len": max(longest + 64, 32_768),
+        "max_num_seqs": args.sessions,
+        "max_num_batched_tokens": args.token_budget,
+        "gpu_memory_utilization": 0.92,
+        "enable_prefix_caching": True,
+        "disable_log_stats": True,
+        **({"quantization": args.quantization} if args.quantization else {}),
+        **json.loads(args.options),
+    }
+    return AsyncLLM.from_engine_args(AsyncEngineArgs(**settings))
 
 
 class Driver:

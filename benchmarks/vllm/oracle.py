@@ -22,6 +22,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from shapes import add_class  # beside this file
+
 FAMILIES = ("nemotron-vl", "qwen3-vl", "qwen3-vl-experts", "qwen3.5", "qwen3.5-experts")
 # Of the prompts' pictures, in pixels: whole tiles of Nemotron's and whole squares of Qwen's tower, so only thumbnails
 # are resized. vLLM resizes in floats and lets bicubic sums go beyond black and white; the published processors do not.
@@ -34,23 +36,6 @@ QWEN = """{%- for m in messages -%}<|im_start|>{{ m.role }}
 {%- endfor %}{% endif %}<|im_end|>
 {% endfor -%}{% if add_generation_prompt %}<|im_start|>assistant
 {% endif %}"""
-
-# Published Nemotron checkpoints bring such a file; vLLM takes the configuration's class from it.
-CONFIGURATION = '''"""Reads config.json for vLLM."""
-from transformers import NemotronHConfig, PretrainedConfig
-
-
-class Configuration(PretrainedConfig):
-    model_type = "NemotronH_Nano_VL_V2"
-
-    def __init__(self, llm_config=None, vision_config=None, **values):
-        self.llm_config = self.text_config = NemotronHConfig(**(llm_config or {}))
-        self.vision_config = PretrainedConfig(**(vision_config or {}))
-        super().__init__(**values)
-
-    def get_text_config(self, *args, **kwargs):
-        return self.text_config
-'''
 
 
 def shape(family: str) -> Any:
@@ -160,10 +145,7 @@ def write(work: Path, families: list[str]) -> None:
             processor = Processor(known, ChatTemplate(QWEN, known.special, known.image), config.image)
         processor.save(folder)
         if family == "nemotron-vl":
-            (folder / "configuration.py").write_text(CONFIGURATION)
-            path = folder / "config.json"
-            data = json.loads(path.read_text()) | {"auto_map": {"AutoConfig": "configuration.Configuration"}}
-            path.write_text(json.dumps(data, indent=2))
+            add_class(folder)
         print(f"{family}: {sum(p.numel() for p in model.parameters()):,} parameters", flush=True)
 
 

@@ -1,12 +1,18 @@
-"""Which internet addresses are public: what the browser's guard and the server's image fetcher have to agree on.
+"""Internet addresses: which are public, on which the browser's guard and the server's image fetcher have to agree; and
+those that hold a password.
 
 is_public("93.184.216.34")          # True
 is_public("64:ff9b::a9fe:a9fe")     # False: 169.254.169.254, seen through a translator
+split_login("https://ann:pw@shop.example/x")        ('https://shop.example/x', ('ann', 'pw'))
 """
 
 from __future__ import annotations
 
 import ipaddress
+import re
+from urllib.parse import unquote
+
+_LOGIN = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)?(?P<login>[^/?#\\]*)@")
 
 # Where a translator puts an IPv4 address into an IPv6 one (RFC 6052), and the same for private use (RFC 8215).
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
@@ -25,3 +31,13 @@ def is_public(text: str) -> bool:
         if address.is_site_local or address in _PRIVATE_NAT64:  # fec0::/10: given up, but routers still know it
             return False
     return address.is_global and not address.is_multicast and not address.is_reserved
+
+
+def split_login(url: str) -> tuple[str, tuple[str, str] | None]:
+    """An address without the user and password that stand in it, and these. Only the first is stored, shown or told to
+    a model."""
+    match = _LOGIN.match(url)
+    if match is None:
+        return url, None
+    user, _, password = match["login"].partition(":")
+    return f"{match['scheme'] or ''}{url[match.end() :]}", (unquote(user), unquote(password))

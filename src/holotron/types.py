@@ -231,7 +231,10 @@ class StepResult:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One turn of an episode: what was seen, said and done, and what came of it."""
+    """One turn of an episode: what was seen, said and done, and what came of it.
+
+    `reply.action` is what was done. Where a person did it, or changed what the agent was about to do, `author` says so
+    and `proposed` is what the agent had wanted, if anything."""
 
     index: int
     observation: Observation
@@ -241,6 +244,9 @@ class Step:
     policy_seconds: float = 0.0
     environment_seconds: float = 0.0
     info: Mapping[str, Any] = field(default_factory=dict)
+    author: Literal["agent", "person"] = "agent"
+    proposed: Action | None = None
+    instruction: str = ""  # what a person added to the task before this step
 
 
 class Outcome(StrEnum):
@@ -268,3 +274,4 @@ class Trajectory:
     started_at: float = 0.0  # seconds since the epoch
     seconds: float = 0.0
     final: Observation | None = None
+    assisted: bool = False  # a person had a hand in it: acted, changed an action, added an instruction, stopped it

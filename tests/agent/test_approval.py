@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 
 from holotron.agent.approval import Approval
-from holotron.agent.events import Acted, Answered, Asked, Ended, Observed, Refused, Thought
+from holotron.agent.events import Acted, Answered, Asked, Began, Ended, Observed, Refused, Thought
 from holotron.agent.loop import Episode, Limits
 from holotron.envs.effects.question import ALLOW_ONCE, ALLOW_SITE, Kind, Question, refuse
 from holotron.types import Answer, Click, Observation, Outcome, StepResult, Task
@@ -61,7 +61,7 @@ def test_the_question_comes_with_thought_action_and_picture():
     assert "click" in question.action and question.kind is Kind.FORM
     assert shop.orders == 1
     assert [type(event) for event in told] == [
-        Observed, Thought, Asked, Answered, Acted, Observed, Thought, Acted, Ended
+        Began, Observed, Thought, Asked, Answered, Acted, Observed, Thought, Acted, Ended
     ]  # fmt: skip
 
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import jsonschema_rs
 import pytest
@@ -10,8 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holotron.agent.dialects import desktop_tools, make_dialect
-from holotron.agent.dialects.desktop import OMITTED
-from holotron.agent.history import Window
+from holotron.agent.dialects.base import Output
+from holotron.agent.messages import Message, to_openai
+from holotron.agent.policies.conversation import Conversation
 from holotron.agent.profiles import profile_for
 from holotron.types import (
     Answer,
@@ -19,13 +26,15 @@ from holotron.types import (
     Completion,
     DoubleClick,
     Hover,
+    Observation,
     PressKeys,
     RightClick,
     Scroll,
+    Task,
     Wait,
     Write,
 )
-from tests.agent.test_dialects import SCREENS, TASK, conversation
+from tests.agent.test_dialects import SCREENS, conversation
 
 AT = {"element": "gear", "x": 500, "y": 250}
 PLAN = {"tool_name": "update_plan", "goals": [{"title": "Open it", "status": "running"}]}
@@ -145,20 +154,94 @@ def test_an_action_space_leaves_out_what_it_does_not_have():
     assert "double_click is not available" in parse({"tool_name": "double_click_desktop", **AT}, few).error
 
 
-def test_messages_are_laid_out_as_in_the_reference():
-    """Task, tool results and observations apart; the last three screenshots, a line of text for older ones."""
-    messages = DIALECT.messages(TASK, Window(3).view(conversation("desktop", 5)))
-    texts = [(message.role, message.text) for message in messages]
-    assert texts[1] == ("user", "Task: Buy the blue one")
-    assert texts[2][1].startswith("<observation>\n")
-    assert OMITTED in texts[2][1]
-    assert [role for role, _ in texts[3:6]] == ["assistant", "user", "user"]
-    assert texts[4][1] == '<tool_output tool="click_desktop">\ndone\n</tool_output>'
-    assert sum(OMITTED in text for _, text in texts) == 2
-    assert sum(1 for message in messages for part in message.parts if not isinstance(part, str)) == 3
+# ---------------------------------------------------------------------------------------------- the reference loop
+
+# What the public loop asked a server for when it was run (agent and runner, see fixtures/README.md) with a model that
+# says `said`, and a desktop on which the middle button fails.
+RECORDED = json.loads((Path(__file__).parent / "fixtures" / "holotron_3_nano_loop.json").read_text())
 
 
-@pytest.mark.parametrize("name", ["Hcompany/Holotron-3-Nano", "holotron4-30b-a3b", "nvidia/Nemotron-3-Nano-Omni-30B"])
+class Recorder:
+    """A chat that says what was said to the reference, and keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[dict[str, Any]]] = []
+
+    async def complete(self, messages: Sequence[Message], output: Output) -> Completion:
+        self.asked.append([_flat(to_openai(message)) for message in messages])
+        return Completion(text=f"<think>hm</think>\n{json.dumps(RECORDED['said'][len(self.asked) - 1], indent=2)}")
+
+    async def close(self) -> None:
+        pass
+
+
+def _flat(message: dict[str, Any]) -> dict[str, Any]:
+    """A message as text with its pictures in it: parts are put together before a model sees them."""
+    content = message["content"]
+    parts = [content] if isinstance(content, str) else content
+    return {"role": message["role"], "content": "".join(_text(part) for part in parts)}
+
+
+def _text(part: Any) -> str:
+    if isinstance(part, str):
+        return part
+    if "image" in part:  # as it is recorded
+        return f"[{part['image']}]"
+    if part["type"] == "text":
+        return str(part["text"])
+    return f"[{base64.b64decode(part['image_url']['url'].partition(',')[2]).decode()}]"
+
+
+def test_a_whole_conversation_is_the_reference_loops_own() -> None:
+    """Message by message, in every request: task, observations, what was understood of replies, results and errors
+    of tools, plans that have none, and the line for an old screenshot. The system prompt is in our words."""
+    recorder = Recorder()
+
+    async def play() -> None:
+        profile = profile_for("Hcompany/Holotron-3-Nano")
+        talk = Conversation(Task("", "", "Buy the blue one"), profile.make_dialect(), profile.make_history(), recorder)
+        for n, said in enumerate(RECORDED["said"]):
+            seen = Observation(b"screen-%d" % (n + 1), "image/png", (1920, 1080), (1920, 1080))
+            failed = n and RECORDED["said"][n - 1]["tool_call"].get("button") == "middle"
+            reply = await talk.act(seen, feedback="no such button" if failed else "")
+            assert bool(reply.error) == (said["tool_call"].get("button") == "middle")
+
+    asyncio.run(play())
+    for mine, theirs in zip(recorder.asked, RECORDED["asked"], strict=True):
+        assert mine[0]["role"] == "system"
+        assert mine[1:] == [_flat(message) for message in theirs]
+
+
+def test_sampling_and_tools_are_the_reference_loops_own() -> None:
+    profile, sampling = profile_for("Hcompany/Holotron-3-Nano"), RECORDED["sampling"]
+    assert {name: getattr(profile, name) for name in ("temperature", "top_p", "max_tokens")} == {
+        name: value for name, value in sampling.items() if name != "reasoning_effort"
+    }
+    assert list(desktop_tools.TOOLS) == list(RECORDED["tools"])
+    for name, schema in RECORDED["tools"].items():
+        assert _bare(desktop_tools.tool_schema(name)) == schema
+
+
+def _bare(schema: Any) -> Any:
+    """A schema without its words."""
+    if isinstance(schema, list):
+        return [_bare(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: {name: _bare(item) for name, item in value.items()} if key == "properties" else _bare(value)
+        for key, value in schema.items()
+        if key not in ("title", "description", "default")
+    }
+
+
+def test_a_reply_that_cannot_be_read_stands_as_it_was() -> None:
+    for said in ("no JSON at all", '{"tool_call": {"tool_name": "fly"}}', '{"thought": 3, "tool_call": {}}'):
+        turn = replace(conversation("desktop", 2)[0], said=said)
+        assert DIALECT.replied(turn).text == said
+
+
+@pytest.mark.parametrize("name", ["Hcompany/Holotron-3-Nano", "holotron4-30b-a3b"])
 def test_its_models_speak_it(name):
     profile = profile_for(name)
     assert (profile.dialect, profile.history, profile.temperature) == ("desktop", "window:3", 0.8)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from holotron.agent.approval import Approval
-from holotron.agent.events import Acted, Answered, Asked, Ended, Observed, Refused, Thought
+from holotron.agent.events import Acted, Answered, Asked, Began, Ended, Observed, Refused, Thought
 from holotron.agent.loop import Episode, Limits
 from holotron.agent.policies.random import RandomPolicy
 from holotron.agent.policies.scripted import ScriptedPolicy
@@ -63,9 +63,10 @@ def test_success_is_recorded_in_full():
     assert trajectory.task.goal.startswith("Press the")
     (step,) = trajectory.steps
     assert [(id, type(event)) for id, event in told] == [
-        (trajectory.id, kind) for kind in (Observed, Thought, Acted, Ended)
+        (trajectory.id, kind) for kind in (Began, Observed, Thought, Acted, Ended)
     ]
-    seen, thought, acted, ended = [event for _, event in told]
+    began, seen, thought, acted, ended = [event for _, event in told]
+    assert (began.task, began.attempt) == (trajectory.task, 0)
     assert (seen.observation, thought.reply, acted.result.reward) == (step.observation, step.reply, step.reward)
     assert ended.trajectory is trajectory
     assert step.done
@@ -242,9 +243,10 @@ def test_refused_actions_are_not_carried_out():
     )
     assert [summary.split()[0] for summary in asked] == ["restart", "wait"]
     assert "did not allow" in policy.told[1][0]
-    assert trajectory.steps[0].info == {"refused": True, "asked": asked[0]}
+    assert trajectory.steps[0].info.items() >= {"refused": True, "asked": asked[0]}.items()
+    assert [said["allow"] for step in trajectory.steps for said in step.info.get("steered", ())] == [False, True]
     wait = [Thought, Asked, Answered, Acted, Observed]
-    assert told == [Observed, Thought, Asked, Answered, Refused, *wait, Thought, Acted, Ended]
+    assert told == [Began, Observed, Thought, Asked, Answered, Refused, *wait, Thought, Acted, Ended]
 
 
 def test_cut_from_outside_keeps_what_is_on_record():

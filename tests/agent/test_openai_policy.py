@@ -84,6 +84,19 @@ def test_busy_servers_are_retried(server):
     assert trajectory.outcome is Outcome.SUCCESS
 
 
+def test_a_server_that_is_started_again_is_waited_for(server, monkeypatch):
+    slept = []
+
+    async def sleep(seconds):
+        slept.append(seconds)
+
+    monkeypatch.setattr("openai._base_client.anyio.sleep", sleep)
+    server.url = "http://127.0.0.1:9/v1"
+    episode(server)
+    asked = len(slept) // 2  # first what it can do, then for a reply
+    assert sum(slept[asked:]) > 30  # seconds: on a busy machine a server takes that long to be there again
+
+
 @pytest.mark.parametrize(
     ("trouble", "outcome", "words"),
     [

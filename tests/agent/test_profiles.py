@@ -111,6 +111,10 @@ def test_published_loops_are_followed_and_silence_is_kept():
     assert (nano.temperature, nano.top_p, nano.max_tokens, nano.thinking) == (0.8, 0.95, 4096, True)
     base = profile_for("Hcompany/Holotron-12B")  # no loop was published: its own files say
     assert (base.temperature, base.top_p, base.thinking) == (None, None, None)
+    for name in ("Hcompany/Holo3-35B-A3B", "Hcompany/Holo-3.1-4B", "Hcompany/Holo4-27B"):  # reasoning is essential
+        holo = profile_for(name)
+        assert (holo.thinking, holo.temperature, holo.max_tokens) == (True, None, 4096)
+    assert profile_for("Hcompany/Holo2-8B").thinking is None  # its template's own default
     assert profile_for("somebody/else").temperature == 0.0
     wanted = PolicyRequest("x", temperature=0.1, thinking=False, declared=profile_for("Holotron-3-Nano")).profile
     assert wanted.thinking is False and wanted.temperature == 0.1

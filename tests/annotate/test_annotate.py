@@ -243,8 +243,10 @@ def test_killed_and_resumed_nothing_is_lost_or_asked_twice(engine: Engine, shots
 # ------------------------------------------------------------------------------------------------- over HTTP, commands
 
 
-def test_any_server_labels_too(shots: Path, tmp_path: Path) -> None:
+def test_any_server_labels_too(shots: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.server.process import running
+
+    monkeypatch.setattr("openai._base_client.MAX_RETRY_DELAY", 0.01)  # how often it is tried matters, not how slowly
 
     out = tmp_path / "labels"
     words = ["annotate", str(shots), str(out), "--instruction", "Click the button.", "--samples", "2", "--review", "2"]

@@ -61,7 +61,7 @@ def test_a_task_is_one_call(site: Site, tmp_path: Path):
     assert (result.outcome, result.answer, result.answered) == (Outcome.UNSCORED, "done", True)
     assert [step.reply.action for step in result.steps] == [Click(100, 125), Answer("done")]
     assert result.cost.seconds > 0
-    assert told[0] == "Observed" and told[-1] == "Ended"
+    assert told[0] == "Began" and told[-1] == "Ended"
     assert json.loads(json.dumps(result.to_json()))["steps"][1]["action"]["content"] == "done"
     (recorded,) = RunReader(tmp_path / "run").trajectories()
     assert recorded.answer == "done"
@@ -170,7 +170,7 @@ def test_working_in_a_browser_that_runs_already(site: Site, running_browser: str
 
 def test_secrets_are_typed_and_not_seen(site: Site):
     site.pages["/form"] = "<input style='position:fixed;left:0;top:0;width:300px;height:50px' id=who>"
-    secret = holotron.Secret("pin", "4711-0815", hosts=("127.0.0.1",))
+    secret = holotron.Secret("pin", "4711-0815", hosts=("127.0.0.1",), fields=("any",))
     seen: list[bool] = []
 
     async def script(environment: Any, observation: Any, step: int) -> Any:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +19,7 @@ from holotron.model.loading import load_model
 
 STRETCHES = ("0-2", "2-4", "4-8")
 FOLDER = Path(__file__).parents[2] / "benchmarks"
+SOURCES = {**os.environ, "PYTHONPATH": str(FOLDER.parent / "src")}
 
 
 def script(name: str) -> ModuleType:
@@ -25,7 +28,9 @@ def script(name: str) -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(FOLDER))  # as for every script: what it is split into lies beside it
+        spec.loader.exec_module(module)
     return module
 
 
@@ -76,6 +81,26 @@ def test_the_grid_goes_on_and_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert all(one["session_bytes"] == one["planned_session_bytes"] for one in more.values())
     measured = [(more[f"tiny/2/{steps}"]["workload"]["begun"], more[f"tiny/2/{steps}"]["steps"]) for steps in STRETCHES]
     assert measured == [(0, 4), (2, 2), (5, 2)]
+
+
+def test_rows_of_speed_share_a_process_and_a_failed_one_costs_only_itself() -> None:
+    rows = script("speed_rows")
+    names = ["1-bf16", "7-fp8", "7-fp8-tower", "1-fp8", "4-bf16", "9"]
+    assert rows.groups(names) == [["1-bf16", "7-fp8", "7-fp8-tower"], ["1-fp8"], ["4-bf16"], ["9"]]
+
+    def run(*words: str) -> list[dict[str, Any]]:
+        command = [sys.executable, str(FOLDER / "speed_rows.py"), "--small", *words]
+        done = subprocess.run(command, capture_output=True, text=True, env=SOURCES)
+        assert (done.returncode != 0) == ("error" in done.stdout), done.stderr
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    first, second, third = run("--rows", "1-bf16,2-bf16,12")
+    assert (first["row"], second["row"], third["row"]) == ("1-bf16", "2-bf16", "12")
+    assert first["load_seconds"] == second["load_seconds"] and second["over_ideal"] == 1.0
+    assert (first["steps"], second["steps"], third["figure"]) == (6, 12, third["p50"])
+    broken, late = run("--rows", "1-bf16,11", "--minutes", "0.3", "--engine", "page_size=0")
+    assert "page_size" in broken["error"]
+    assert "page_size" in late["error"] or "not end in time" in late["error"]
 
 
 def test_growth_is_put_together_from_stretches() -> None:

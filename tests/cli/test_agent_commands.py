@@ -6,7 +6,6 @@ import http.server
 import json
 import os
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ import pytest
 
 from holotron.rollouts.store import RunReader
 from holotron.types import Click
+from tests import warm
 from tests.agent.strict_server import StrictServer, strict_server
 from tests.agent.toy import COLOURS
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.browser
 
 
 def holotron(*arguments: object, code: int = 0, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "holotron.cli.main", *map(str, arguments)]
+    command = [warm.holotron(), *map(str, arguments)]
     environment = os.environ | {"HOLOTRON_API_KEY": "sk-very-secret", "COLUMNS": "200"}
     done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, timeout=300, check=False)
     assert done.returncode == code, done.stderr
@@ -100,7 +100,7 @@ def test_run_as_json_and_its_exit_status(tmp_path, model, page):
 
 def test_a_run_that_is_terminated_keeps_its_steps(tmp_path, model, page):
     url, seen = page
-    command = [sys.executable, "-m", "holotron.cli.main", "run", "Press the green button", "--url", url, "--private"]
+    command = [warm.holotron(), "run", "Press the green button", "--url", url, "--private"]
     command += ["--policy", model.url, "--dialect", "holotron", "--steps", "1000", "--out", "task"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
         while seen.count("/pressed") < 2:  # so that one step is complete

@@ -21,7 +21,7 @@ import typer
 from holotron.errors import HolotronError
 from tests.docs.snippets import ROOT
 
-_OURS = re.compile(r"(?:tests|src|benchmarks|recipes|tools|docs)/[\w./-]+\.\w+")
+_OURS = re.compile(r"(?:tests|src|benchmarks|recipes|tools|docs|deploy)/[\w./-]+\.\w+")
 
 
 def commands(script: str) -> list[list[str]]:

@@ -24,6 +24,7 @@ from typing import Any
 
 from PIL import Image, ImageDraw
 
+from tests import warm
 from tests.docs.snippets import ROOT, Block
 
 SECONDS = 240
@@ -39,8 +40,8 @@ class Page:
         self._servers: list[subprocess.Popen[bytes]] = []
         tools = folder / ".tools"
         tools.mkdir()
-        for name, arguments in (("holotron", "-m holotron"), ("python", "")):
-            (tools / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments} "$@"\n')
+        for name, program in (("holotron", warm.holotron()), ("python", sys.executable)):
+            (tools / name).write_text(f'#!/bin/sh\nexec "{program}" "$@"\n')
             (tools / name).chmod(0o755)
         self.environment = os.environ | {
             "PATH": f"{tools}:{Path(sys.executable).parent}:{os.environ['PATH']}",

@@ -9,7 +9,9 @@ import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
+
+_KINDS = {"js": "text/javascript", "svg": "image/svg+xml", "txt": "text/plain"}
 
 
 class World:
@@ -17,8 +19,11 @@ class World:
 
     def __init__(self, address: str = "127.0.0.1") -> None:
         self.pages: dict[str, str] = {}
+        self.headers: dict[str, dict[str, str]] = {}  # of answers, by path; and their status
+        self.logins: dict[str, str] = {}  # who may look at pages; nobody in it: everybody
         self.changes: list[str] = []
         self.seen: list[str] = []
+        self.received: list[str] = []  # everything, word for word
         world = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -27,21 +32,32 @@ class World:
             def do_GET(self) -> None:
                 parts = urlsplit(self.path)
                 world.seen.append(parts.path)
+                self._note("")
+                if world.logins and self.headers.get("Authorization") not in map(_basic, world.logins.items()):
+                    return self._answer(401, b"", **{"WWW-Authenticate": "Basic realm=x"})
                 if self.headers.get("Upgrade", "").lower() == "websocket":
                     return self._listen()
                 if parts.path.startswith("/effect"):
                     world.changes.append(f"GET {self.path}")
                 if parts.path == "/file.zip":
                     return self._answer(200, b"zip", **{"Content-Disposition": 'attachment; filename="a.zip"'})
-                page = world.pages.get(parts.path, "<title>nothing</title>")
-                kind = "text/javascript" if parts.path.endswith(".js") else "text/html; charset=utf-8"
-                return self._answer(200, page.encode(), **{"Content-Type": kind})
+                if parts.path == "/redirect":
+                    return self._answer(302, b"", Location=parse_qs(parts.query)["to"][0])
+                path = parts.path if parts.path in world.pages else f"{parts.path}.svg"
+                page = world.pages.get(path, "<title>nothing</title>")
+                kind = _KINDS.get(path.rpartition(".")[2], "text/html; charset=utf-8")
+                said = {"Status": "200", "Content-Type": kind, **world.headers.get(path, {})}
+                return self._answer(int(said.pop("Status")), page.encode(), **said)
+
+            def _note(self, body: str) -> None:
+                world.received.append(f"{self.requestline}\n{self.headers}\n{body}")
 
             def do_OPTIONS(self) -> None:
                 self._answer(204, b"")
 
             def _change(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                self._note(body.decode("latin-1"))
                 world.changes.append(f"{self.command} {self.path}")
                 to = dict(pair.split("=", 1) for pair in urlsplit(self.path).query.split("&") if "=" in pair).get("to")
                 if to:
@@ -82,6 +98,7 @@ class World:
                     if head[0] & 15 in (1, 2):
                         text = bytes(byte ^ mask[n % 4] for n, byte in enumerate(data))
                         world.changes.append(f"MESSAGE {text.decode('latin-1')}")
+                        world.received.append(world.changes[-1])
                     elif head[0] & 15 == 8:
                         return
 
@@ -97,11 +114,15 @@ class World:
         return f"http://{self.host}{path}"
 
     def forget(self) -> None:
-        self.pages, self.changes, self.seen = {}, [], []
+        self.pages, self.headers, self.changes, self.seen, self.received = {}, {}, [], [], []
 
     def close(self) -> None:
         self._server.shutdown()
         self._server.server_close()
+
+
+def _basic(login: tuple[str, str]) -> str:
+    return f"Basic {base64.b64encode(':'.join(login).encode()).decode()}"
 
 
 @contextmanager

@@ -17,12 +17,12 @@ os.environ["TRITON_INTERPRET"] = "1"
 import torch
 from torch import Tensor
 
-from holotron.engine import capture, graphs, prompt_graphs
+from holotron.engine import capture, graphs, prompt_graphs, vision
 from holotron.engine.api import EngineConfig, SamplingParams
 from holotron.engine.core import Core
 from holotron.engine.log import Log
 from holotron.kernels import dispatch
-from holotron.model.config import AttentionConfig, MambaConfig, MoEConfig
+from holotron.model.config import AttentionConfig, MambaConfig, ModelConfig, MoEConfig, QwenVisionConfig
 from holotron.model.model import Holotron
 from tests.engine.support import Asked, assert_greedy, image_log, make_tile, micro_config
 from tests.engine.test_sessions import words
@@ -65,11 +65,17 @@ def compute_nothing(compute: Callable[[], Tensor]) -> Tensor:
 
 def on_triton() -> None:
     dispatch._suits_triton = lambda t: t.dtype == torch.float32  # type: ignore[assignment]
-    for module in (capture, graphs, prompt_graphs):
+    for module in (capture, graphs, prompt_graphs, vision):
         module.Recorder = Tape  # type: ignore[attr-defined,misc]
 
 
 def model_of(kind: str) -> Holotron:
+    if kind == "axes":  # pictures have places in three axes, and deepstack nothing to add
+        config = micro_config("qwen3-vl")
+        assert isinstance(config.vision, QwenVisionConfig)
+        rotated = AttentionConfig(4, 2, 16, rope_theta=1e2, qk_norm=True, sections=(4, 2, 2))
+        decoder = replace(config.decoder, pattern="*-", attention=rotated, moe=None)
+        return initialised(replace(config, decoder=decoder, vision=replace(config.vision, deepstack=())))
     config = micro_config(kind)
     decoder = replace(
         config.decoder,
@@ -77,8 +83,12 @@ def model_of(kind: str) -> Holotron:
         mamba=MambaConfig(heads=2, head_dim=8, state=16, groups=1, chunk=8) if "M" in config.decoder.pattern else None,
         moe=MoEConfig(experts=4, top_k=2, width=12, shared_width=8) if "E" in config.decoder.pattern else None,
     )
+    return initialised(replace(config, decoder=decoder))
+
+
+def initialised(config: ModelConfig) -> Holotron:
     torch.manual_seed(7)
-    model = Holotron(replace(config, decoder=decoder)).float().eval().requires_grad_(False)
+    model = Holotron(config).float().eval().requires_grad_(False)
     for name, parameter in model.named_parameters():
         if parameter.dim() > 1:
             parameter.normal_(0, 1.0 if "embed" in name else 1.5 / parameter.shape[-1] ** 0.5)

@@ -36,10 +36,12 @@ from holotron.model.processor import ImageConfig, Processor, normalise
 VOCAB = 48
 PATTERNS = {"hybrid": "M*-M", "attention": "*-*", "mamba": "M-M", "experts": "ME*E", "delta": "G*-G"}
 PATTERNS |= {"qwen3-vl": "*-*-*E", "qwen3.5": "G-*-G"}  # with pictures in three axes, the first with deepstack
+PATTERNS |= {"omni": "ME*E"}  # with pictures of any size
 ATTENTION = {
     "hybrid": AttentionConfig(heads=2, kv_heads=1, head_dim=8),
     "attention": AttentionConfig(heads=2, kv_heads=1, head_dim=8, rope_theta=1e4),
     "experts": AttentionConfig(heads=2, kv_heads=1, head_dim=8, rope_theta=1e4),
+    "omni": AttentionConfig(heads=2, kv_heads=1, head_dim=8),
     "delta": AttentionConfig(2, 1, 8, rope_theta=1e4, qk_norm=True, rotary_dim=4, gated=True),
     "qwen3-vl": AttentionConfig(2, 1, 8, rope_theta=1e2, qk_norm=True, sections=(2, 1, 1)),
     "qwen3.5": AttentionConfig(2, 1, 12, rope_theta=1e2, qk_norm=True, rotary_dim=6, gated=True, sections=(1, 1, 1)),
@@ -53,6 +55,11 @@ def micro_config(kind: str, vocab: int = VOCAB, tokens: TokenIds = TOKENS) -> Mo
     if qwen:
         deepstack = (0, 1) if kind == "qwen3-vl" else ()
         vision = QwenVisionConfig(8, layers=2, heads=2, mlp=16, patch=4, grid=3, deepstack=deepstack)
+    image = ImageConfig(16, 4, max_tiles=4)
+    if qwen:
+        image = ImageConfig(16, 4, min_pixels=64, max_pixels=2048)
+    elif kind == "omni":
+        image = ImageConfig(16, 4, min_patches=4, max_patches=128)
     return ModelConfig(
         name=f"micro-{kind}",
         decoder=DecoderConfig(
@@ -69,7 +76,7 @@ def micro_config(kind: str, vocab: int = VOCAB, tokens: TokenIds = TOKENS) -> Mo
         ),
         vision=vision,
         projector=None if qwen else ProjectorConfig(16),
-        image=ImageConfig(16, 4, min_pixels=64, max_pixels=2048) if qwen else ImageConfig(16, 4, max_tiles=4),
+        image=image,
         tokens=tokens,
     )
 

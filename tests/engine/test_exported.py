@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from holotron.engine import Engine, EngineConfig, ExportedSession, SamplingParams, Session, SessionBusy
+from holotron.engine.shipping import write_mapped
 from holotron.errors import CapacityError, InputError
 from holotron.model.processor import Deltas
 from tests.engine.support import PATTERNS, byte_model
@@ -30,7 +31,9 @@ def engines(kind: str = "hybrid", *configs: EngineConfig) -> Iterator[list[Engin
 
 
 def picture(seed: int) -> np.ndarray:
-    return np.random.default_rng(seed).integers(0, 256, (16, 16, 3), dtype=np.uint8)
+    """No two of one size: whole tiles for some families, another grid of tokens for others."""
+    height, width = [(16, 16), (24, 40), (40, 16)][seed % 3]
+    return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
 
 
 def say(session: Session, text: str) -> tuple[int, ...]:
@@ -192,3 +195,17 @@ def test_what_is_refused() -> None:
         with pytest.raises(SessionBusy):
             session.export()
         generation.cancel()
+
+
+def test_the_file_of_a_gpus_session_is_the_same_file(tmp_path: Path) -> None:
+    """What a GPU holds is written through the file's memory, piece by piece; here without a GPU."""
+    with engines() as (here, there):
+        stayed = lived(here)
+        exported = stayed.export()
+        path = tmp_path / "session.safetensors"
+        write_mapped(path, exported.tensors, exported._metadata())
+        read = ExportedSession.read(path)
+        assert read.about == ExportedSession.from_bytes(exported.to_bytes()).about
+        for name, tensor in exported.tensors.items():
+            assert torch.equal(tensor, read.tensors[name]), name
+        assert say(there.restore(read), "go on") == say(stayed, "go on")

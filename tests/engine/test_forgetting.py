@@ -14,7 +14,7 @@ from holotron.engine.forgetting import Pauses
 from holotron.engine.sequence import Sequence
 from tests.engine.schedules import NAMES, World
 from tests.engine.support import Asked, assert_greedy, micro_model, settings
-from tests.engine.test_sessions import words
+from tests.engine.test_sessions import play_in_turns, words
 
 KINDS = pytest.mark.parametrize("kind", ["hybrid", "attention", "mamba", "delta", "experts"])
 
@@ -30,14 +30,7 @@ def tight(kind: str, **changes: object) -> Core:
 def test_sessions_that_do_not_fit_together_take_turns(kind: str, overlap: bool) -> None:
     core = tight(kind, overlap=overlap)
     sequences = [core.sessions.open(f"s{n}") for n in range(5)]
-    for turn in range(3):
-        asked = []
-        for n, sequence in enumerate(sequences):
-            core.sessions.append(sequence, words(20, 10 * turn + n + 1))
-            asked.append(Asked(core, sequence))
-        for one in asked:
-            assert one.finished(core).finish_reason == "length"
-            assert_greedy(core.model, one.request.sequence.log, 4)
+    play_in_turns(core, sequences, turns=3)
     stats = core.stats()
     assert stats.forgotten_sessions > 0
     assert stats.recomputed_tokens > 0
@@ -105,9 +98,9 @@ def test_who_is_needed_last_forgets_first() -> None:
         return sequence
 
     soon, late, left = session(9, 10), session(2, 10), session(500, 10)
-    assert pauses.last_needed([soon, late], now) is late  # the least recently used one comes back first
-    assert pauses.last_needed([soon, late, left], now) is left  # nobody is expected to come back to that
-    assert pauses.last_needed([], now) is None
+    assert pauses.last_needed([soon, late], now) == [late, soon]  # the least recently used one comes back first
+    assert pauses.last_needed([soon, late, left], now) == [left, late, soon]  # nobody is expected back at that one
+    assert pauses.last_needed([], now) == []
 
 
 def test_a_client_that_rewrites_its_history_is_told() -> None:

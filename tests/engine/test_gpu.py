@@ -13,7 +13,7 @@ import torch
 from holotron.engine import Engine, EngineConfig, SamplingParams, capture
 from holotron.engine.core import Core
 from holotron.engine.log import Log
-from holotron.model.config import MambaConfig, MoEConfig
+from holotron.model.config import AttentionConfig, MambaConfig, MoEConfig, QwenVisionConfig
 from holotron.model.loading import byte_processor, load_model
 from holotron.model.model import Holotron
 from holotron.model.presets import preset
@@ -58,9 +58,9 @@ def test_blocks_come_back_from_pinned_memory_bit_for_bit() -> None:
         core.sessions.append(sequence, words(20, n + 1))
         Asked(core, sequence).finished(core)
         sequences.append(sequence)
-    stored = [block.stored for sequence in sequences for block in sequence.memory.pages if not block.on_device]
+    stored = [block.stored for sequence in sequences for block in sequence.memory.pages if block.stored is not None]
     assert stored
-    assert all(tensor.is_pinned() for tensors in stored if tensors for tensor in tensors)
+    assert all(tensor.is_pinned() for place in stored for tensor in core.pools.pages._swap.at(place))
     for sequence in sequences:
         assert Asked(core, sequence).finished(core).computed_tokens == 1
         assert_greedy(micro_model("hybrid", torch.float32), sequence.log, 8, 1e-3)
@@ -137,10 +137,20 @@ def conversations(core: Core, tokens: int = 9) -> list[list[int]]:
     return [list(sequence.log.ids) for sequence in sequences]
 
 
-@pytest.mark.parametrize("options", [{}, {"replay": True}, {"kv_dtype": "float8_e4m3fn"}], ids=str)
+def in_three_axes() -> Holotron:
+    """Positions as Qwen3-VL has them, without deepstack."""
+    config = preset("tiny-qwen3-vl")
+    assert isinstance(config.vision, QwenVisionConfig)
+    rotated = AttentionConfig(4, 2, 32, rope_theta=1e4, qk_norm=True, sections=(6, 5, 5))
+    decoder, vision = replace(config.decoder, attention=rotated), replace(config.vision, deepstack=())
+    return random_model(replace(config, decoder=decoder, vision=vision), device="cuda", dtype=torch.bfloat16).eval()
+
+
+@pytest.mark.parametrize("options", [{}, {"replay": True}, {"kv_dtype": "float8_e4m3fn"}, {"axes": True}], ids=str)
 def test_captured_prompts_say_what_their_kernels_say(options: dict, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bit for bit: the same kernels on the same filled-up batches, replayed or launched one by one."""
-    model = load_model("tiny", device="cuda", dtype=torch.bfloat16).model
+    axes = options.pop("axes", False)
+    model = in_three_axes() if axes else load_model("tiny", device="cuda", dtype=torch.bfloat16).model
     core = Core(model, roomy(**options))
     said = conversations(core)
     shapes = core.runner.captured_prompts

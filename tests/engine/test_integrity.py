@@ -58,7 +58,7 @@ def test_the_check_finds_what_is_wrong() -> None:
         elif how == "lost page":
             sequence.memory.pages.pop()
         elif how == "pin":
-            pools.rows.pin(sequence.memory.state)
+            pools.rows.pin([sequence.memory.state])
         elif how == "forgotten sequence":
             del core.sessions.open_ones["s"]
         elif how == "host":

@@ -13,7 +13,8 @@ from holotron.engine.plan import Planner
 from holotron.errors import ConfigError
 from holotron.model.layers import Projection
 from holotron.model.model import Holotron
-from tests.engine.support import Asked, logits_alone, micro_model, settings
+from holotron.model.processor import normalise
+from tests.engine.support import Asked, assert_greedy, image_log, logits_alone, make_tile, micro_model, settings
 from tests.engine.test_scheduling import ask, greedy
 from tests.engine.test_sessions import words
 
@@ -27,7 +28,7 @@ def fresh(kind: str = "hybrid") -> Holotron:
 def test_projections_in_8_bits_say_nearly_the_same() -> None:
     plain, model = fresh(), fresh()
     core = Core(model, settings(weight_dtype=FP8))
-    projections = [module for module in model.modules() if isinstance(module, Projection)]
+    projections = [module for module in model.language_model.modules() if isinstance(module, Projection)]
     assert len(projections) == 2 * 2 + 2
     assert all(module.weight.dtype == torch.float8_e4m3fn for module in projections)
     assert model.language_model.lm_head.weight.dtype == torch.float32
@@ -57,6 +58,38 @@ def test_new_weights_are_rounded_as_the_first_were() -> None:
     other.load_state_dict(changed, strict=False)
     other.language_model.quantize()
     torch.testing.assert_close(logits_alone(model, words(20)), logits_alone(other, words(20)), rtol=0, atol=0)
+
+
+def test_a_tower_in_8_bits_sees_nearly_the_same_and_the_engine_what_it_sees_alone() -> None:
+    plain, model = fresh(), fresh()
+    core = Core(model, settings(vision_dtype=FP8, token_budget=16))
+    assert plain.vision_model is not None and plain.mlp1 is not None
+    products = [m for part in (model.vision_model, model.mlp1) for m in part.modules() if isinstance(m, Projection)]  # type: ignore[union-attr]
+    assert len(products) == 4 + 2
+    assert all(module.weight.dtype == torch.float8_e4m3fn for module in products)
+    decoder = [module for module in model.language_model.modules() if isinstance(module, Projection)]
+    assert not any(module.quantized for module in decoder)
+    tiles = torch.stack([normalise(make_tile(n).pixels, model.config.image) for n in range(5)])
+    with torch.inference_mode():
+        exact, rounded = plain.encode_tiles(tiles), model.encode_tiles(tiles)
+        alone = torch.cat([model.encode_tiles(tile[None]) for tile in tiles])
+    assert rounded.dtype == exact.dtype and rounded.shape == exact.shape
+    assert 0 < (exact - rounded).norm() / exact.norm() < 0.2  # sums over 8 and 16 inputs average little away
+    torch.testing.assert_close(rounded, alone, rtol=1e-2, atol=1e-2)  # rows are rounded by themselves
+    sequence = core.sessions.open("s")
+    for n in (3, 1):
+        core.sessions.append(sequence, image_log(make_tile(n)))
+    Asked(core, sequence).finished(core)
+    assert_greedy(model, sequence.log, 4)
+    weights = {"vision_model.radio_model.model.blocks.0.attn.qkv.weight": torch.randn(24, 8), "mlp1.1.weight": None}
+    weights["mlp1.1.weight"] = torch.randn_like(plain.mlp1[1].weight)
+    core.update_weights(weights, "refresh")
+    plain.load_state_dict(weights, strict=False)
+    plain.quantize_vision()
+    with torch.inference_mode():
+        torch.testing.assert_close(model.encode_tiles(tiles), plain.encode_tiles(tiles), rtol=0, atol=0)
+    with pytest.raises(ConfigError, match="no RADIO tower"):
+        Core(fresh("qwen3.5"), settings(vision_dtype=FP8))
 
 
 def test_keys_and_values_in_8_bits_say_nearly_the_same() -> None:
@@ -89,7 +122,10 @@ def test_the_ring_is_part_of_what_a_session_remembers() -> None:
     assert plain.tokens[5:] == replies[0].tokens
 
 
-@pytest.mark.parametrize("options", [{"weight_dtype": FP8}, {"replay": True}, {"kv_dtype": FP8}, {"graphs": True}])
+@pytest.mark.parametrize(
+    "options",
+    [{"weight_dtype": FP8}, {"vision_dtype": FP8}, {"replay": True}, {"kv_dtype": FP8}, {"graphs": True}],
+)
 def test_the_plan_knows_the_options(options: dict) -> None:
     model = fresh()
     base = EngineConfig(page_size=16, **options)
@@ -104,5 +140,6 @@ def test_the_plan_knows_the_options(options: dict) -> None:
 
 
 def test_an_unknown_type_is_refused() -> None:
-    with pytest.raises(ConfigError, match="weight_dtype"):
-        EngineConfig(weight_dtype="int4")
+    for name in ("weight_dtype", "vision_dtype"):
+        with pytest.raises(ConfigError, match=name):
+            EngineConfig(**{name: "int4"})

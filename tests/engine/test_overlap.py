@@ -12,7 +12,7 @@ from holotron.engine.grammar import GrammarCompiler
 from holotron.engine.graphs import bucket_sizes
 from holotron.engine.iteration import Iteration
 from holotron.engine.log import Log
-from holotron.engine.scheduler import Plan
+from holotron.engine.pieces import Plan
 from tests.engine.support import Asked, assert_greedy, byte_model, image_log, make_tile, micro_model, settings
 from tests.engine.test_scheduling import ask, greedy
 from tests.engine.test_sessions import words

@@ -70,7 +70,7 @@ def test_any_stretch_of_any_log(seed: int) -> None:
         assert log.copy().shift == log.shift
 
 
-@pytest.mark.parametrize("kind", ["qwen3-vl", "qwen3.5"])
+@pytest.mark.parametrize("kind", ["qwen3-vl", "qwen3.5", "omni"])
 def test_sessions_with_pictures_of_several_shapes(kind: str) -> None:
     """Chunks that cut pictures, forks, rewinds into pictures, swaps: every token is what the network alone says."""
     core = Core(micro_model(kind), settings(token_budget=11, kv_tokens=200, state_rows=3))

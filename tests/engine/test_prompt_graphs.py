@@ -58,9 +58,11 @@ def test_a_batch_is_spread_over_its_shape() -> None:
         id_T=np.array([0, 50, 51, 52, 53, 54, 55]),
         source_D=np.array([1, -1]),
         shown=[(3, "tile")],  # type: ignore[list-item]
+        shift_3T=np.arange(21).reshape(3, 7),
     )
     filled = fill_up(batch, 3, 4, 16, width=5, padding=(99, 88), page_size=4)
-    starts, context, row, table, slot, position, ids, source, last = filled.arrays
+    starts, context, row, table, slot, position, ids, source, last, shift = filled.arrays
+    assert shift[:, :8].tolist() == [[n, n + 1, 0, *range(n + 2, n + 7)] for n in (0, 7, 14)]
     assert filled.lengths == (1, 1, 1, 3, 2, 0, 0)
     assert starts.tolist() == [0, 1, 2, 3, 6, 8, 8, 8]
     assert context.tolist() == [5, 9, 0, 4, 0, 0, 0]
@@ -93,13 +95,14 @@ def test_few_shapes_hold_every_iteration_within_the_budget(decodes: int, prompts
 
 
 @pytest.mark.slow
-def test_through_the_interpreter() -> None:
+@pytest.mark.parametrize("kind", ["hybrid", "axes"])
+def test_through_the_interpreter(kind: str) -> None:
     """Experts, replay and 8 bits are run on a GPU (`test_gpu.py`): the interpreter takes minutes for them."""
     pytest.importorskip("triton")
     environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     environment["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     done = subprocess.run(
-        [sys.executable, "-m", "tests.engine.interpreted", "hybrid"],
+        [sys.executable, "-m", "tests.engine.interpreted", kind],
         env=environment,
         capture_output=True,
         text=True,

@@ -9,6 +9,7 @@ import pytest
 from holotron.engine.api import Overloaded, SamplingParams, SessionBusy, Span, UnknownSession
 from holotron.engine.core import Core
 from holotron.engine.log import Log
+from holotron.engine.sequence import Sequence
 from holotron.errors import CapacityError, InputError
 from tests.engine.support import GREEDY, Asked, assert_greedy, image_log, make_tile, micro_model, settings
 
@@ -17,6 +18,18 @@ KINDS = pytest.mark.parametrize("kind", ["hybrid", "attention", "mamba"])
 
 def words(count: int, seed: int = 1) -> Log:
     return Log([(n * n + 3 * seed * n + seed) % 40 for n in range(count)])
+
+
+def play_in_turns(core: Core, sequences: list[Sequence], turns: int) -> None:
+    """All of them ask at once, in every turn, and hear what the network alone would say."""
+    for turn in range(turns):
+        asked = []
+        for n, sequence in enumerate(sequences):
+            core.sessions.append(sequence, words(20, 10 * turn + n + 1))
+            asked.append(Asked(core, sequence))
+        for one in asked:
+            assert one.finished(core).finish_reason == "length"
+            assert_greedy(core.model, one.request.sequence.log, 4)
 
 
 @KINDS

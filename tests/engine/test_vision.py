@@ -9,6 +9,7 @@ from PIL import Image
 
 from holotron.engine import Engine, SamplingParams
 from holotron.engine.core import Core
+from holotron.engine.log import Log, Picture, TileSpan
 from tests.engine.support import Asked, assert_greedy, byte_model, image_log, make_tile, micro_model, settings
 from tests.engine.test_sessions import words
 
@@ -69,6 +70,28 @@ def test_tiles_of_several_sessions_go_through_the_tower_together() -> None:
     finally:
         handle.remove()
     assert calls == [3, 2]
+
+
+def test_all_tiles_of_a_picture_go_through_the_tower_with_the_first() -> None:
+    """Though the iteration ends in the middle of it. Not if they could not be kept until they are shown."""
+    for cache, wanted in ((1 << 20, [3]), (2 * 4 * 16 * 8, [2, 1])):
+        core = Core(micro_model(), settings(token_budget=8, vision_cache_bytes=cache))
+        calls: list[int] = []
+        tower, count = core.model.vision_model, calls.append
+        assert tower is not None
+        handle = tower.register_forward_pre_hook(lambda _, args, count=count: count(len(args[0])))
+        log = Log()
+        for n in range(3):
+            log.extend(Log([40] * 4, [TileSpan(0, 4, make_tile(n))]))
+        log.pictures.append(Picture(0, 12, (48, 16), None, None, b"picture"))
+        sequence = core.sessions.open("s")
+        core.sessions.append(sequence, log)
+        try:
+            Asked(core, sequence).finished(core)
+        finally:
+            handle.remove()
+        assert calls == wanted
+        assert_greedy(core.model, sequence.log, 4)
 
 
 def test_new_vision_weights_void_the_cache_and_new_text_weights_do_not() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import subprocess
@@ -183,6 +184,55 @@ def test_the_death_of_playwrights_own_process_is_survived(run, site):
         return title
 
     assert run(main()) == "page"
+
+
+def test_playwrights_own_process_may_die_while_it_starts(run, monkeypatch):
+    """Playwright has no error of its own for that."""
+
+    async def main():
+        pool = BrowserPool(browsers=1)
+        with monkeypatch.context() as dying:
+            dying.setenv("PLAYWRIGHT_NODEJS_PATH", "/bin/false")
+            with pytest.raises(EnvironmentFault, match="driver did not start"):
+                await pool.lease()
+        lease = await pool.lease()
+        usable = await (await lease.context.new_page()).evaluate("1 + 1")
+        await pool.close()
+        return usable
+
+    assert run(main()) == 2
+
+
+def test_a_browser_that_opens_no_page_any_more_is_replaced(run, site):
+    """Without its zygotes it lives, and every new page crashes."""
+    site.pages["/"] = PAGE
+
+    async def main():
+        pool = BrowserPool(browsers=1)
+        others = {p.pid for p in psutil.Process().children(recursive=True)}
+        environment = WebEnvironment(pool, SessionOptions(display=Display(200, 200), network=_only(site)))
+        await environment.reset(_task(site))
+        for process in psutil.Process().children(recursive=True):
+            if process.pid not in others and "--type=zygote" in process.cmdline():
+                process.kill()
+        await environment.close()
+        with pytest.raises(EnvironmentFault):
+            await environment.reset(_task(site))
+        title = (await environment.reset(_task(site))).title
+        await environment.close()
+        await pool.close()
+        return title
+
+    assert run(main()) == "page"
+
+
+def test_a_full_disk_is_no_fault_of_the_agent(run, monkeypatch):
+    def full(shelter):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("holotron.envs.isolation.Shelter.options", full)
+    with pytest.raises(EnvironmentFault, match="No space left"):
+        run(BrowserPool(browsers=1).lease())
 
 
 def test_a_browser_that_has_served_enough_is_retired(run, site):

@@ -19,7 +19,7 @@ import torch
 pytest.importorskip("triton")
 
 HERE = Path(__file__).parent
-NAMES = ("norms", "rotary", "quantized", "choice", "conv", "scan", "delta", "replay", "attention", "tiles")
+NAMES = ("norms", "rotary", "quantized", "choice", "skinny", "conv", "scan", "delta", "replay", "attention", "tiles")
 NAMES += ("gradients", "experts")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -15,6 +16,7 @@ from holotron.errors import CheckpointError, ConfigError, InputError
 from holotron.model.loading import Loaded, load_model
 from holotron.model.model import Holotron
 from holotron.model.processor import ChatTemplate, ImageConfig, Processor, SamplingDefaults
+from holotron.model.weights import save_checkpoint
 from tests.model.folders import edit, tiny_folder
 
 BYTES = Processor.for_bytes()
@@ -208,3 +210,17 @@ def test_a_loaded_pair_agrees(folder: Path) -> None:
     assert loaded.model.config.tokens.eos == (IM_END,)
     assert loaded.processor.stop_ids == (IM_END,)
     assert loaded.processor.sampling == SamplingDefaults()
+
+
+def test_tags_around_pictures_go_by_name(tmp_path: Path) -> None:
+    """A configuration that names the picture's token alone; the tags do not follow it in the tokenizer."""
+    folder = tmp_path / "model"
+    made, _ = load_model("tiny", device="cpu")
+    save_checkpoint(made, folder)
+    Processor.for_bytes(made.config.image, image=256, image_start=301, image_end=302, bos=259, eos=260).save(folder)
+    edit(folder / "config.json", img_start_token_id=None, img_end_token_id=None)
+    model, processor = load_model(folder, device="cpu")
+    tokens = model.config.tokens
+    assert (tokens.image, tokens.image_start, tokens.image_end) == (256, 301, 302)
+    picture = {"type": "image", "image": np.zeros((64, 64, 3), np.uint8)}
+    assert {301, 302} <= set(processor.render([{"role": "user", "content": [picture]}]).ids)

@@ -16,7 +16,7 @@ from transformers.models.qwen3_5_moe.configuration_qwen3_5_moe import Qwen3_5Moe
 from transformers.models.qwen3_5_moe.modeling_qwen3_5_moe import Qwen3_5MoeSparseMoeBlock
 from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeSparseMoeBlock
 
-from holotron.engine.weights import load_weights
+from holotron.engine.weights import WeightLoader
 from holotron.kernels.experts import Routing, Stacks, different_sizes, mix, route
 from holotron.kernels.layout import Layout
 from holotron.model.config import MLPConfig, MoEConfig
@@ -212,7 +212,7 @@ def test_new_weights_for_experts_in_eight_bits_are_rounded_in_place() -> None:
     model.language_model.quantize()
     experts = model.language_model.backbone.layers[1].mixer.experts
     address = experts.up_proj.data_ptr()
-    load_weights(model, dict(other.named_parameters()))
+    WeightLoader(model).load(dict(other.named_parameters()))
     other.language_model.quantize()
     ids = torch.arange(20)
     assert experts.up_proj.data_ptr() == address

@@ -45,6 +45,8 @@ FILES: list[tuple[str | None, dict[str, Any]]] = [
     ("qwen3_vl", {"model_type": "qwen3_vl", "text_config": {"model_type": "qwen3_vl_text"}}),
     ("qwen3_vl", {"model_type": "qwen3_vl_moe", "architectures": ["Qwen3VLMoeForConditionalGeneration"]}),
     ("qwen3_5", {"model_type": "qwen3_5_moe_text"}),
+    ("qwen3_5", {"model_type": "qwen3_5_moe_text", "architectures": ["Qwen3_5MoeForConditionalGeneration"]}),
+    ("qwen3_5", {"model_type": "qwen3_5", "architectures": ["Qwen3_5ForCausalLM"], "hidden_size": 8}),
     ("qwen3_5_vl", {"model_type": "qwen3_5", "text_config": {"model_type": "qwen3_5_text"}}),
     ("qwen3_5_vl", {"model_type": "qwen3_5_moe", "architectures": ["Qwen3_5MoeForConditionalGeneration"]}),
     (None, {"model_type": "qwen4_exp", "hybrid_override_pattern": "M*"}),

@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from transformers.models.nemotron_h_omni import NemotronH_Omni_Reasoning_V3
+from transformers.models.parakeet import ParakeetEncoder
 
 from holotron.engine.api import SamplingParams
 from holotron.engine.engine import Engine
@@ -40,6 +41,7 @@ from holotron.model.config import (
 from holotron.model.families import dump_config, load_config, parse_config
 from holotron.model.loading import load_model
 from holotron.model.model import Holotron
+from holotron.model.presets import preset
 from holotron.model.processor import Processor, normalise
 from holotron.model.processor.tiling import patch_grid
 from holotron.model.weights import load_checkpoint, random_model, save_checkpoint
@@ -196,6 +198,21 @@ def test_the_published_layout() -> None:
     with pytest.raises(ConfigError, match="num_nextn_predict_layers 1"):
         parse_config({**data, "llm_config": {**LLM, "num_nextn_predict_layers": 1}})
     assert "auto_map" not in dump_config(tiny_omni())  # transformers knows it
+
+
+def test_the_published_number_of_parameters() -> None:
+    """Of Holotron4-30B-A3B, as the hub counts the tensors of its files: ours, and what is left out of them."""
+    sizes = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 8, "intermediate_size": 4096}
+    parakeet = transformers.ParakeetEncoderConfig(**sizes, num_mel_bins=128, attention_bias=False)
+    parakeet.convolution_bias = False
+    with torch.device("meta"):
+        model = Holotron(preset("holotron-3-nano"))
+        sound = ParakeetEncoder(parakeet).state_dict()
+    ours = sum(tensor.numel() for tensor in model.state_dict().values())
+    encoder = sum(tensor.numel() for name, tensor in sound.items() if not name.endswith("num_batches_tracked"))
+    projection = 1024 + 1024 * 4096 + 4096 * 2688
+    video, summaries = 1280 * 2 * 3 * 16 * 16, 3  # an embedder of two frames; which prefix tokens are summaries
+    assert ours + encoder + projection + video + summaries == 33_015_598_915
 
 
 # ------------------------------------------------------------------------------------------------ dynamic resolution

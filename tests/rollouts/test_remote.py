@@ -14,7 +14,9 @@ from holotron.agent.dialects import make_dialect
 from holotron.agent.history import parse_history
 from holotron.agent.loop import Episode, Limits
 from holotron.agent.policies.openai_api import Abilities, OpenAIPolicy, Sampling
+from holotron.agent.policies.registry import PolicyRequest
 from holotron.rollouts.runner import RolloutSettings, rollout
+from holotron.rollouts.spread import Playing, ProcessCrew
 from holotron.rollouts.store import RunReader
 from holotron.suites.base import find_suite
 from holotron.types import Task
@@ -57,6 +59,28 @@ def one_episode(policy: OpenAIPolicy, steps: int = 4, **limits):
             await policy.close()
 
     return asyncio.run(main())
+
+
+def test_players_need_no_server_to_begin(server):
+    """One that replaces another may begin while the server is away."""
+    told = []
+
+    class Nowhere:
+        async def start(self, name, main, playing, *rest):
+            told.append(playing)
+            await asyncio.Event().wait()
+
+        async def close(self):
+            pass
+
+    async def main():
+        crew = ProcessCrew(Nowhere(), Playing(PolicyRequest(f"{server.url}/v1"), "miniwob"), processes=1)
+        await crew.open(asyncio.Queue(), sessions=1)
+        await asyncio.sleep(0)
+        await crew.close()
+
+    asyncio.run(main())
+    assert told[0].policy.model == "tiny" and told[0].policy.declared is not None
 
 
 @pytest.mark.browser

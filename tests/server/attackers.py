@@ -32,10 +32,22 @@ def post(body: Any, path: str = "/v1/chat/completions") -> bytes:
     return f"{head}\r\n\r\n".encode() + data
 
 
-def _bomb(width: int, height: int) -> str:
+def _bomb(mode: str, form: str) -> Any:
+    """Four pictures, 134 megapixels: all that is allowed."""
     buffer = io.BytesIO()
-    Image.new("1", (width, height)).save(buffer, "PNG")
-    return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
+    Image.new(mode, (8192, 4096)).save(buffer, form)
+    url = f"data:image/{form.lower()};base64,{base64.b64encode(buffer.getvalue()).decode()}"
+    return {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}] * 4}]}
+
+
+def _said(text: str, role: str = "user") -> Any:
+    return {"messages": [{"role": role, "content": text}]}
+
+
+def _json(start: bytes, piece: bytes, count: int, path: str = "/v1/chat/completions") -> bytes:
+    """A body of many values; `%d` in a piece is its number."""
+    pieces = [piece.replace(b"%d", str(n).encode()) for n in range(count)] if b"%d" in piece else [piece] * count
+    return post(start + b",".join(pieces) + (b"}" if b"%d" in piece else b"]}"), path)
 
 
 class Attackers:
@@ -43,22 +55,37 @@ class Attackers:
         self.over = threading.Event()
         self.sent: dict[str, int] = {}
         self._port = port
-        words = {"messages": [{"role": "user", "content": "the quick brown fox " * 1_000_000}]}  # 20 MB
-        spaces = {"messages": [{"role": "user", "content": " " * 200_000 + "x y" * 100_000}] * 4}
-        part = {"type": "image_url", "image_url": {"url": _bomb(8192, 4096)}}
-        bombs = {"messages": [{"role": "user", "content": [part] * 4}]}  # 134 megapixels: all that is allowed
-        self._texts = [post(words), post({"prompt": "a" * 30_000_000}, "/v1/completions"), post(spaces)]
-        self._json = [
-            post(b'{"messages":[' + b",".join([b"[]"] * 5_000_000) + b"]}"),
-            post(b'{"messages":[' + b",".join([b'{"role":"user","content":""}'] * 9_000) + b"]}"),
-            post(b'{"prompt":[' + b",".join([b"1"] * 450_000) + b',"x"]}', "/v1/completions"),
+        words = "the quick brown fox " * 1_000_000  # 20 MB
+        self._texts = [
+            post(_said(words)),
+            post({"input": words}, "/v1/responses"),
+            post({"prompt": "a" * 30_000_000}, "/v1/completions"),
+            post({"messages": [{"role": "user", "content": " " * 200_000 + "x y" * 100_000}] * 4}),
+            post(_said(",[{:" * 8_000_000)),  # signs that have to be looked at, because they might be values
+            post(_said('"\\' * 6_000_000)),
+            post(_said("\u4e2d" * 5_000_000)),
+            post(_said("</think>" * 4_000_000, "assistant")),
+            post(_said("<think>" + "<" * 30_000_000, "assistant")),
         ]
-        self._pictures = [post(bombs)]
+        self._json = [
+            _json(b'{"messages":[', b"[]", 5_000_000),
+            _json(b'{"messages":[', b'{"role":"user","content":""}', 9_000),
+            _json(b'{"prompt":[', b"1", 450_000, "/v1/completions"),
+            _json(b'{"prompt":[', b"1.5", 450_000, "/v1/completions"),
+            _json(b'{"messages":[],', b'"k%d":1', 450_000),
+            _json(b'{"messages":[],', b'"k%d":1', 45_000),
+            _json(b'{"tokens":[', b"1", 450_000, "/detokenize"),
+            _json(b'{"input":[', b'{"role":"user","content":"a"}', 4_000, "/v1/responses"),
+        ]
+        kinds = [("1", "PNG"), ("RGBA", "PNG"), ("P", "GIF"), ("RGB", "WEBP"), ("RGB", "JPEG")]
+        self._pictures = [post(_bomb(mode, form)) for mode, form in kinds]
         patterns = ["(a{1,1000}){1,1000}", "(x+x+)+y", "([a-z]{1,200} ){1,200}", "(.*a){40}"]
         formats = [{"type": "regex", "regex": f"{pattern}{n}"} for n in range(6) for pattern in patterns]
         schema = {"anyOf": [{"type": "string", "const": f"{n}" * 20} for n in range(2000)]}
         formats.append({"type": "json_schema", "json_schema": {"name": "x", "schema": schema}})
         self._grammars = [post({"messages": HELLO, "max_tokens": 8, "response_format": one}) for one in formats]
+        many = {"messages": HELLO, "max_tokens": 1000, "ignore_eos": True, "logprobs": True, "top_logprobs": 20, "n": 8}
+        self._answers = [post(many), post(many | {"stream": True})]
         self._stream = post(
             {"messages": HELLO, "max_tokens": 30_000, "ignore_eos": True, "stream": True, "logprobs": True}
         )
@@ -87,6 +114,15 @@ class Attackers:
     def grammars(self, draw: random.Random) -> None:
         self._send("hostile grammar", draw.choice(self._grammars))
 
+    def answers(self, draw: random.Random) -> None:
+        """Replies that are long to write, each read to its end."""
+        with self.connect() as connection:
+            connection.settimeout(20)
+            connection.sendall(draw.choice(self._answers).replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n", 1))
+            self.sent["long answers"] = self.sent.get("long answers", 0) + 1
+            while connection.recv(1 << 20) and not self.over.is_set():
+                pass
+
     def silence(self, draw: random.Random) -> None:
         """Thirty connections that say nothing, or something and then nothing."""
         with contextlib.ExitStack() as stack:
@@ -108,7 +144,8 @@ class Attackers:
             (self.texts, 4),
             (self.json, 4),
             (self.pictures, 4),
-            (self.grammars, 4),
+            (self.grammars, 3),
+            (self.answers, 1),
             (self.silence, 2),
             (self.unread, 2),
         ]

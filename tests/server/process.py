@@ -16,16 +16,21 @@ from typing import Any
 
 import httpx
 
+from tests import warm
+
 SOURCE = Path(__file__).parents[2] / "src"
 
 
 class ServerProcess:
-    def __init__(self, *flags: str, environment: dict[str, str] | None = None, files: int | None = None) -> None:
-        """`files`: how many it may have open."""
+    def __init__(
+        self, *flags: str, environment: dict[str, str] | None = None, files: int | None = None, cold: bool = False
+    ) -> None:
+        """`files`: how many it may have open. `cold`: with a Python of its own from the start, for measurements."""
         self.lines: list[dict[str, Any]] = []
         self.noise: list[str] = []
         started = time.monotonic()
-        command = [sys.executable, "-m", "holotron.cli.main", "serve", "--server.port", "0", *flags]
+        program = [sys.executable, "-m", "holotron.cli.main"] if cold else [warm.holotron()]
+        command = [*program, "serve", "--server.port", "0", *flags]
         if files is not None:
             command = ["bash", "-c", f'ulimit -n {files} && exec "$@"', "limited", *command]
         self._process = subprocess.Popen(
@@ -46,7 +51,9 @@ class ServerProcess:
 
     @property
     def pid(self) -> int:
-        return self._process.pid
+        """Of the server itself."""
+        (said,) = [line["message"] for line in self.lines if line["message"].startswith("Started server process")]
+        return int(said.partition("[")[2].rstrip("]"))
 
     def wait_for(self, message: str, seconds: float = 120.0) -> dict[str, Any]:
         """The log line with this message."""
@@ -95,9 +102,9 @@ class ServerProcess:
 
 @contextmanager
 def running(
-    *flags: str, environment: dict[str, str] | None = None, files: int | None = None
+    *flags: str, environment: dict[str, str] | None = None, files: int | None = None, cold: bool = False
 ) -> Iterator[ServerProcess]:
-    server = ServerProcess(*flags, environment=environment, files=files)
+    server = ServerProcess(*flags, environment=environment, files=files, cold=cold)
     try:
         yield server
     finally:

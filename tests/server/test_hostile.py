@@ -358,3 +358,10 @@ def test_names_that_change_their_address(site: tuple[int, list[str]]) -> None:
 
     with pytest.raises(InputError, match="not a public one"):
         fetch(f"http://mixed.example:{port}/image", resolve=mixed)
+
+
+def test_an_error_does_not_repeat_everything(server: ServerProcess) -> None:
+    body = {"model": "a" * 5000, "messages": HELLO}
+    said = httpx.post(f"{server.url}/v1/chat/completions", json=body, timeout=60)
+    assert said.status_code == 404
+    assert len(said.json()["error"]["message"]) < 400

@@ -9,8 +9,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from holotron.callers import HostCheck
 from holotron.errors import ConfigError
-from holotron.server.access import HostCheck
 from holotron.server.keys import Keys, api_keys, read_keys
 from holotron.server.layers import from_environment, from_flags, resolve
 from holotron.server.run import warn_if_open

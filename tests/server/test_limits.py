@@ -7,6 +7,8 @@ import base64
 import io
 import json
 import logging
+import os
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -22,12 +24,13 @@ from holotron.engine import Overloaded
 from holotron.errors import CapacityError
 from holotron.model.bundled import bundled_folder
 from holotron.model.processor import Processor
+from holotron.server import limits, pictures
 from holotron.server.errors import ApiError
 from holotron.server.limits import check_values, many_values
 from holotron.server.logs import JsonLines, PlainLines
 from holotron.server.settings import LimitSettings
 from holotron.server.tokenising import TextGauge, unlock
-from holotron.server.workers import Workers, check
+from holotron.server.workers import LANES, Lane, Workers, check
 from tests.server.inside import Inside, inside
 from tests.server.pictures import with_image
 
@@ -108,20 +111,52 @@ def test_brackets_in_texts_do_not_count() -> None:
         count_of(json.dumps([[]] * 17).encode(), max_json_objects=16)
 
 
-@given(st.recursive(st.text() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+@given(
+    st.recursive(
+        st.text() | st.text('"\\,:{[x') | st.integers(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    ),
+    st.integers(2, 50),
+)
 @settings(max_examples=50, deadline=None)
-def test_values_are_counted_exactly(value: Any) -> None:
+def test_values_are_counted_exactly(value: Any, block: int) -> None:
     def objects(one: Any) -> int:
         inner = one if isinstance(one, list) else one.values() if isinstance(one, dict) else ()
         return isinstance(one, list | dict) + sum(map(objects, inner))
 
+    def members(one: Any) -> int:
+        inner = one if isinstance(one, list) else one.values() if isinstance(one, dict) else ()
+        return (len(one) if isinstance(one, dict) else 0) + sum(map(members, inner))
+
     data = json.dumps([value] * 20).encode()
-    wanted = objects([value] * 20)
-    if wanted >= 16:
-        check_values(LimitSettings(max_json_objects=wanted), data)
-    if wanted > 16:
-        with pytest.raises(ApiError):
-            check_values(LimitSettings(max_json_objects=wanted - 1), data)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limits, "_BLOCK", block)
+        for name, wanted in (("max_json_objects", objects([value] * 20)), ("max_json_members", members([value] * 20))):
+            if wanted >= 16:
+                check_values(LimitSettings(**{name: wanted}), data)
+            if wanted > 16:
+                with pytest.raises(ApiError):
+                    check_values(LimitSettings(**{name: wanted - 1}), data)
+
+
+@pytest.mark.parametrize("text", ['"', '["\\', '"\\"', '{"a', '["a\\"', "", "\\", '"' + "\\" * 7])
+def test_counting_ends_whatever_it_reads(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "_BLOCK", 3)
+    check_values(LimitSettings(), text.encode())
+
+
+def test_escapes_are_counted(server: Inside) -> None:
+    """Reading them takes time: ten million of them stopped the server for a fifth of a second."""
+    refused(server.chat("\u4e2d" * 1_000_001), "request_too_large", 413)
+
+
+def test_reasoning_that_is_none_counts(server: Inside) -> None:
+    """What a template leaves out does not count; a tag at the end of a long text does not make it reasoning."""
+    long = "x" * 40_000
+    for said, code in ((f"{long}</think>", "context_length_exceeded"), (f"<think>{long}</think>hi", None)):
+        messages = [*HELLO, {"role": "assistant", "content": said}, *HELLO]
+        answer = server.post("/v1/chat/completions", {"messages": messages, "max_tokens": 1})
+        assert (answer.json().get("error") or {}).get("code") == code, answer.text[:200]
 
 
 # ---------------------------------------------------------------------------------------------------------- tokens
@@ -234,18 +269,68 @@ def test_lanes_do_not_wait_for_each_other() -> None:
     asyncio.run(play())
 
 
-def test_a_client_that_leaves_takes_its_pictures_along() -> None:
-    """Eight large pictures, abandoned at once: those that have not begun are never decoded."""
+def test_long_work_leaves_a_core_free_and_lanes_take_turns() -> None:
+    order: list[str] = []
+    at_once, most = 0, 0
+    lock = threading.Lock()
+
+    def work(name: str) -> None:
+        nonlocal at_once, most
+        with lock:
+            at_once += 1
+            most = max(most, at_once)
+        time.sleep(0.005)
+        with lock:
+            at_once -= 1
+            order.append(name)
+
+    async def play(room: int) -> None:
+        workers = Workers(threads=2, room=room)
+        lanes: list[Lane] = ["large"] * 4 + ["grammar"] * 2 + ["parse"]
+        await asyncio.gather(*[workers.run("a", lambda lane=lane: work(lane), lane) for lane in lanes])
+        workers.close()
+
+    async def priorities() -> tuple[int, int]:
+        workers = Workers(threads=1)
+        own = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+        quick, slow = [
+            await workers.run("a", lambda: os.getpriority(os.PRIO_PROCESS, threading.get_native_id()), lane)
+            for lane in LANES[:2]
+        ]
+        workers.close()
+        return quick - own, slow - own
+
+    if sys.platform == "linux":
+        quick, slow = asyncio.run(priorities())
+        assert quick == 0 < slow
+    asyncio.run(play(1))
+    assert most == 1
+    assert order == ["large", "grammar", "parse", "large", "grammar", "large", "large"]
+    asyncio.run(play(3))
+    assert 1 < most <= 3
+
+
+def test_a_client_that_leaves_takes_its_pictures_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight large pictures, abandoned while the only thread for such work is busy: none of them is ever decoded."""
+    cut: list[bytes] = []
+    monkeypatch.setattr(pictures, "cut_picture", lambda data, processor: cut.append(data))
     with inside("--limits.workers", "1") as server:
-        part = {"type": "image_url", "image_url": {"url": flat(4000, 2000)}}
-        body = {"messages": [{"role": "user", "content": [part] * 8}], "max_tokens": 1}
-        with pytest.raises(httpx.ReadTimeout):
-            httpx.post(f"{server.url}/v1/chat/completions", json=body, timeout=httpx.Timeout(60, read=0.3))
+        parts = [{"type": "image_url", "image_url": {"url": flat(4000, 2000 + n)}} for n in range(8)]
+        body = {"messages": [{"role": "user", "content": parts}], "max_tokens": 1}
         queue = server.service.workers._queues["large"]
+        release = threading.Event()
+        queue.pool.submit(release.wait, 60)
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(f"{server.url}/v1/chat/completions", json=body, timeout=httpx.Timeout(60, read=1.5))
         until = time.monotonic() + 60
-        while queue.free == 0 or server.service.in_flight:
+        while server.service.in_flight:
             assert time.monotonic() < until
             time.sleep(0.01)
+        release.set()
+        while queue.free == 0:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        assert cut == []
         assert server.service.loaded is not None
         assert server.service.loaded.engine.stats().requests == 0
         assert server.chat("still there").status_code == 200

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
-import sys
 import threading
 import time
 
@@ -15,7 +13,8 @@ import openai
 import pytest
 from openai import OpenAI
 
-from tests.server.process import SOURCE, ServerProcess, running
+from tests import warm
+from tests.server.process import ServerProcess, running
 
 HELLO = [{"role": "user", "content": "Hello"}]
 LONG = {"model": "tiny", "messages": HELLO, "max_tokens": 2000, "extra_body": {"ignore_eos": True}}
@@ -192,9 +191,7 @@ def test_without_a_model_it_serves_something_and_says_so() -> None:
 )
 def test_a_start_that_cannot_work_says_why(server: ServerProcess, flags: list[str], message: str) -> None:
     words = [flag.format(port=server.port) for flag in flags]
-    command = [sys.executable, "-m", "holotron.cli.main", "serve", *words]
-    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
+    done = subprocess.run([warm.holotron(), "serve", *words], capture_output=True, text=True, timeout=120)
     assert done.returncode == 2, done.stderr
     assert message in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr

@@ -129,6 +129,24 @@ def test_pictures_of_others_are_not_known_either(shared: Inside) -> None:
     assert encoded("bob") > 0
 
 
+def test_pictures_that_are_sent_again_are_cut_once_for_each_key(shared: Inside) -> None:
+    """As most agents do: each request has all that was shown before."""
+
+    def reused(key: str, shown: int) -> int:
+        loaded = shared.service.loaded
+        assert loaded is not None
+        before = loaded.engine.stats().pictures_reused
+        for n in range(1, shown + 1):
+            messages = [with_image(f"step {m}", data_url(size=(64 + m, 48))) for m in range(n)]
+            answer = shared.post("/v1/chat/completions", {"messages": messages, "max_tokens": 1}, key)
+            assert answer.status_code == 200, answer.text
+        return loaded.engine.stats().pictures_reused - before
+
+    assert reused("carol", 4) == 0 + 1 + 2 + 3
+    assert reused("carol", 2) == 1 + 2
+    assert reused("dave", 2) == 0 + 1
+
+
 def test_one_key_cannot_take_all_sessions(shared: Inside) -> None:
     opened = [shared.post("/v1/sessions", {"id": f"s{n}"}, "alice") for n in range(3)]
     assert [answer.status_code for answer in opened] == [200, 200, 429]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from holotron.server.errors import ApiError
 from holotron.server.quotas import Quotas
+from holotron.server.responses.items import fingerprint
 from holotron.server.responses.store import ResponseStore, Stored
 from holotron.server.settings import QuotaSettings, ResponseSettings
 
@@ -33,7 +34,8 @@ def made(number: int, size: int, previous: Stored | None) -> Stored:
         "role": "assistant",
         "content": [{"type": "output_text", "text": "y"}],
     }
-    return Stored(f"resp_{number}", "me", {"output": [reply]}, (cast(dict[str, Any], said),), previous)
+    sent = (cast(dict[str, Any], said),)
+    return Stored(f"resp_{number}", "me", {"output": [reply]}, sent, tuple(map(fingerprint, sent)), previous)
 
 
 @given(steps, st.sampled_from([2, 5, 100]), st.sampled_from([700, 3000, 10**6]))
@@ -65,13 +67,13 @@ def test_it_counts_what_it_holds(steps: list[Step], most: int, room: int) -> Non
         for stored in known:  # by its items, by its words: found if and only if it is kept
             assert (store.item("me", f"msg_{stored.id[5:]}") is not None) == (stored in kept)
             again = [*stored.history(), {"type": "message", "role": "user", "content": []}]
-            found = store.recognised("me", again)
+            found = store.recognised("me", list(map(fingerprint, again)))
             if stored in kept:
                 assert found is not None
                 assert found[0].digest == stored.digest
     now[0] += 10
     assert store.held("me") == (0, 0)
-    assert store.recognised("me", [item for stored in known for item in stored.items]) is None
+    assert store.recognised("me", [fingerprint(item) for stored in known for item in stored.items]) is None
 
 
 def _there(store: ResponseStore, stored: Stored) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from holotron.server.keys import api_keys
 from holotron.server.layers import Value, from_environment, from_file, from_flags, known_keys, resolve
 from holotron.server.run import engine_config, planned_engine, source_of
 from holotron.server.settings import Settings
-from tests.server.process import SOURCE
+from tests import warm
 
 
 def flags(*words: str) -> dict[str, Value]:
@@ -117,8 +116,8 @@ def test_names_of_models(tmp_path: Path) -> None:
 
 
 def test_dry_run_prints_everything_as_toml() -> None:
-    command = [sys.executable, "-m", "holotron.cli.main", "serve", "--server.port", "9", "tiny", "--dry-run"]
-    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "HOLOTRON_REPLY__TEMPERATURE": "0.5"}
+    command = [warm.holotron(), "serve", "--server.port", "9", "tiny", "--dry-run"]
+    environment = {**os.environ, "HOLOTRON_REPLY__TEMPERATURE": "0.5"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=True)
     tree = tomllib.loads(done.stdout)
     assert tree["server"]["port"] == 9

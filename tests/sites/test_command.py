@@ -20,7 +20,8 @@ def test_serve_says_how_the_task_stands() -> None:
         port = free.getsockname()[1]
     process = subprocess.Popen(
         holotron("serve", "shop-notifications", "--seed", "4", "--port", str(port), "--viewport", "laptop"),
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
     )  # fmt: skip
     try:
         browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
@@ -32,6 +33,10 @@ def test_serve_says_how_the_task_stands() -> None:
                 assert process.poll() is None
                 time.sleep(0.1)
         assert 'data-page="account"' in page  # signed in, as the task says
+        assert process.stdin is not None
+        process.stdin.write("it cannot be done\n")
+        process.stdin.flush()
+        time.sleep(0.7)
         for body in (b"", b"newsletter=on", b"sms=on", b"newsletter=on&sms=on"):  # one of them is what is asked for
             browser.open(f"http://127.0.0.1:{port}/account/notifications", body, timeout=5).read()
             time.sleep(0.7)
@@ -39,6 +44,7 @@ def test_serve_says_how_the_task_stands() -> None:
         process.terminate()  # what runs in the background may have been told to ignore interrupts
         said = process.communicate(timeout=20)[0]
     assert "Task sites/shop-notifications/4" in said and "not yet: " in said and "done: done" in said
+    assert "wrong: " in said  # the answer
 
 
 def test_list_and_errors() -> None:

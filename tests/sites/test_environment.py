@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import io
 
 import pytest
+from PIL import Image
 
 from holotron.envs.base import Environment
 from holotron.errors import ConfigError, EnvironmentFault
@@ -47,6 +49,36 @@ def test_two_episodes_of_one_seed_at_once_share_nothing_but_their_looks(pool: Si
             await pool.release(two)
 
     run(go())
+
+
+def test_screenshots_show_what_the_action_did(pool: SitesPool, run: Run) -> None:
+    """Several at once, so that the browser is busy: a screenshot never shows the page as it was before."""
+    colours = [(37 * n % 256, 91 * n % 256, 13 * n % 256) for n in range(1, 9)]
+
+    async def play(seed: int) -> None:
+        environment = await pool.acquire()
+        try:
+            await environment.reset(sites_tasks("shop-wish", [seed])[0])
+            await environment.evaluate(f"(() => {{ const colours = {[list(colour) for colour in colours]};" + CURTAIN)
+            for colour in colours:
+                image = (await environment.step(Click(200, 200))).observation.image
+                shown = Image.open(io.BytesIO(image)).convert("RGB").getpixel((20, 20))
+                assert isinstance(shown, tuple)
+                assert max(abs(a - b) for a, b in zip(shown, colour, strict=True)) < 8  # it is a JPEG
+        finally:
+            await pool.release(environment)
+
+    async def go() -> None:
+        await asyncio.gather(*(play(seed) for seed in (3, 4, 5)))
+
+    run(go())
+
+
+CURTAIN = """
+  const curtain = document.createElement('div');
+  curtain.style.cssText = 'position: fixed; inset: 0; z-index: 99999; background: black';
+  curtain.onclick = () => curtain.style.background = `rgb(${colours.shift().join()})`;
+  document.body.append(curtain); })()"""
 
 
 def test_how_an_episode_ends(pool: SitesPool, run: Run) -> None:

@@ -1,4 +1,4 @@
-"""What a store does on a disk that fails: `python -m tests.storage.disks full|read-only|limited FOLDER`.
+"""What happens on a disk that fails: `python -m tests.storage.disks full|read-only|limited|scratch FOLDER`.
 
 The disk is a real one (a small tmpfs that the test has mounted) or a real limit of the system; every line that is
 printed is a fact for the test to look at.
@@ -7,12 +7,16 @@ printed is a fact for the test to look at.
 from __future__ import annotations
 
 import json
+import os
 import resource
 import subprocess
 import sys
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from holotron.errors import HolotronError
+from holotron.rollouts.orphans import Scratch
 from holotron.storage.store import read_records
 from tests.storage.records import TABLES, open_store, record
 
@@ -64,9 +68,21 @@ def read_only(folder: Path) -> None:
     say(read=len(list(read_records(folder / "store", TABLES))))
 
 
+def scratch(folder: Path) -> None:
+    """A player begins while the disk for temporary files is full."""
+    os.environ["TMPDIR"] = str(folder)
+    with (folder / "ballast").open("wb", buffering=0) as file, suppress(OSError):
+        while file.write(bytes(1 << 16)):
+            pass
+    with Scratch() as player:
+        say(scratch=str(player.folder.parent), inside=tempfile.gettempdir() == str(player.folder))
+        there = player.folder
+    say(left=there.exists(), after=tempfile.gettempdir() == str(there))
+
+
 def say(**facts: object) -> None:
     print(json.dumps(facts), flush=True)
 
 
 if __name__ == "__main__":
-    {"full": full, "limited": limited, "read-only": read_only}[sys.argv[1]](Path(sys.argv[2]))
+    {"full": full, "limited": limited, "read-only": read_only, "scratch": scratch}[sys.argv[1]](Path(sys.argv[2]))

@@ -59,6 +59,14 @@ def test_a_read_only_disk_is_one_sentence_and_can_be_read(tmp_path: Path) -> Non
     assert read == {"read": 1}
 
 
+def test_temporary_files_stay_where_they_are_looked_for(tmp_path: Path) -> None:
+    """`tempfile` would go to another folder when one is full, and nobody would find there what a killed player left."""
+    done = on_small_disk(tmp_path, "256k", sys.executable, "-m", "tests.storage.disks", "scratch", str(tmp_path))
+    begun, over = facts(done)
+    assert begun == {"scratch": str(tmp_path), "inside": True}
+    assert over == {"left": False, "after": False}
+
+
 def test_a_command_on_a_full_disk_ends_with_one_line(tmp_path: Path) -> None:
     done = on_small_disk(
         tmp_path, "32k", sys.executable, "-m", "holotron", "data", "drawn", str(tmp_path / "x"), "--pages", "20"

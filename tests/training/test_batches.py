@@ -77,7 +77,7 @@ def test_budgets_are_kept_and_nothing_is_lost(tokens, samples):
     source = batches(BatchPart(tokens=tokens, samples=samples, sequences=1, too_long="skip"), seed=4)
     seen = 0
     for step in range(6):
-        (batch,) = source.step(step)
+        batch = source.step(step)
         assert 0 < batch.tokens <= tokens
         assert samples is None or batch.samples <= samples
         seen += batch.samples
@@ -88,27 +88,26 @@ def test_budgets_are_kept_and_nothing_is_lost(tokens, samples):
     "recipe",
     [
         BatchPart(tokens=300, sequences=2),
-        BatchPart(tokens=300, samples=3, accumulate=2),
         BatchPart(tokens=4000, samples=6, reuse=3, replay=16),
     ],
-    ids=["fresh", "accumulated", "replayed"],
+    ids=["fresh", "replayed"],
 )
 def test_a_batch_depends_on_the_position_and_the_step_alone(recipe):
     straight = batches(recipe)
     positions, seen = [], []
     for step in range(12):
         positions.append(straight.position)
-        seen.append([contents(batch) for batch in straight.step(step)])
+        seen.append(contents(straight.step(step)))
     for step in (1, 5, 11):
         resumed = batches(recipe)
         resumed.seek(positions[step])
         for later in range(step, 12):
-            assert [contents(batch) for batch in resumed.step(later)] == seen[later]
+            assert contents(resumed.step(later)) == seen[later]
 
 
 def test_replay_shows_samples_as_often_as_asked():
     source = batches(BatchPart(tokens=4000, samples=8, reuse=4, replay=64))
-    shown = sum(batch.samples for step in range(40) for batch in source.step(step))
+    shown = sum(source.step(step).samples for step in range(40))
     assert shown == 320
     assert source.position == 8 + 39 * 2
 
@@ -126,7 +125,7 @@ def test_pictures_without_questions_count_as_well():
 
     budget = 3 * CONFIG.tokens_per_tile
     source = Batches(stream, BatchPart(tokens=budget), config=CONFIG, device=CPU, seed=0)
-    assert [batch.samples for step in range(3) for batch in source.step(step)] == [3, 3, 3]
+    assert [source.step(step).samples for step in range(3)] == [3, 3, 3]
 
 
 def test_streams_are_read_once():
@@ -160,6 +159,6 @@ def test_few_samples_are_not_shown_many_times_in_one_step():
             known=known,
         )
 
-    assert [made(budget, 3).step(step)[0].samples for step in range(3)] == [3, 3, 3]
-    assert made(budget, None).step(0)[0].samples > 20
-    assert made(BatchPart(tokens=4000, samples=7), 3).step(0)[0].samples == 7
+    assert [made(budget, 3).step(step).samples for step in range(3)] == [3, 3, 3]
+    assert made(budget, None).step(0).samples > 20
+    assert made(BatchPart(tokens=4000, samples=7), 3).step(0).samples == 7

@@ -75,10 +75,10 @@ def test_it_learns_from_rewards_and_the_engine_gets_the_experts(tmp_path: Path) 
         update={"groups": 2},
         schedule={"steps": 2},
     )
-    trainer = RlTrainer(recipe, tmp_path / "run", "cpu")
+    trainer = RlTrainer(recipe, tmp_path / "run", Ranks())
     trainer.run()
     assert trainer.progress.step == 2
-    served = dict(trainer.engine.model.named_parameters())
+    served = dict(trainer.players.engine.model.named_parameters())
     learnt = dict(trainer.learner.model.named_parameters())
     assert all(torch.equal(served[name], learnt[name]) for name in served)
     before, _ = load_model(start, device="cpu")

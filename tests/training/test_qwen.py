@@ -1,5 +1,5 @@
-"""Qwen3-VL and Qwen3.5 learn: from conversations, whole or with adapters, and from rewards; and the engine says of
-every token what the trainer says."""
+"""Families that see pictures at their own size learn (Qwen3-VL, Qwen3.5, Nemotron Omni): from conversations, whole or
+with adapters, and from rewards; and the engine says of every token what the trainer says."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 
 from holotron.engine import Engine, EngineConfig, SamplingParams
 from holotron.engine.sampler import never_sampled
-from holotron.model.config import ModelConfig, MoEConfig
+from holotron.model.config import ImageConfig, ModelConfig, MoEConfig, VisionConfig
 from holotron.model.loading import byte_processor, load_model
 from holotron.model.presets import preset
 from holotron.model.weights import random_model, save_checkpoint
@@ -39,7 +39,9 @@ SOFTMAX: dict[str, Any] = {"scoring": "softmax", "activation": "swiglu"}
 
 
 def config(kind: str) -> ModelConfig:
-    """All four kinds, less deep than the presets."""
+    """All kinds, less deep than the presets."""
+    if kind == "omni":
+        return omni()
     made = preset("tiny-qwen3-vl" if kind.startswith("vl") else "tiny-qwen3.5")
     d = made.decoder
     match kind:
@@ -54,7 +56,22 @@ def config(kind: str) -> ModelConfig:
     return replace(made, name="", decoder=decoder)
 
 
-KINDS = ["vl", "vl-experts", "3.5", "3.5-experts"]
+def omni() -> ModelConfig:
+    """A RADIO tower at dynamic resolution before Mamba-2, attention and experts."""
+    made = preset("tiny")
+    assert isinstance(made.vision, VisionConfig)
+    experts = MoEConfig(experts=4, top_k=2, width=32, shared_width=32, scale=1.5)
+    return replace(
+        made,
+        name="",
+        family="nemotron_omni",
+        decoder=replace(made.decoder, pattern="ME*E", mlp=None, moe=experts),
+        vision=replace(made.vision, align_corners=False),
+        image=ImageConfig(tile_size=64, patch_size=8, min_patches=16, max_patches=256),
+    )
+
+
+KINDS = ["vl", "vl-experts", "3.5", "3.5-experts", "omni"]
 
 
 @pytest.fixture(scope="module")
@@ -100,10 +117,11 @@ def test_it_learns_from_rewards(kind: str, tmp_path: Path) -> None:
         update={"groups": 2},
         schedule={"steps": 2},
     )
-    trainer = RlTrainer(recipe, tmp_path / "run", "cpu")
+    trainer = RlTrainer(recipe, tmp_path / "run", Ranks())
     trainer.run()
     assert trainer.progress.step == 2
-    served, learnt = dict(trainer.engine.model.named_parameters()), dict(trainer.learner.model.named_parameters())
+    served = dict(trainer.players.engine.model.named_parameters())
+    learnt = dict(trainer.learner.model.named_parameters())
     assert all(torch.equal(served[name], learnt[name]) for name in served)
     rows = [row for row in read_metrics(tmp_path / "run") if "update/ratio" in row]
     assert rows[0]["update/error"] == pytest.approx(1.0, abs=1e-3)
@@ -141,7 +159,7 @@ def talk(seed: int, *sizes: tuple[int, int]) -> list[dict[str, Any]]:
     return [{"role": "user", "content": [*shots, "which?"]}, {"role": "assistant", "content": f"answer {seed}"}]
 
 
-@pytest.mark.parametrize("kind", ["vl", "3.5"])
+@pytest.mark.parametrize("kind", ["vl", "3.5", "omni"])
 def test_a_batch_of_pictures_of_several_sizes_is_each_by_itself(kind: str) -> None:
     model, processor = random_model(config(kind), dtype=torch.float64).eval(), byte_processor(config(kind))
     learner = Learner(model)

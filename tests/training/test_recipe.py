@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from holotron.errors import ConfigError
 from holotron.training.recipe import read_recipe
 from holotron.training.recipes import shipped
+from tests import warm
 
 RECIPES = sorted(
     path
@@ -124,7 +124,7 @@ def test_broken_files_are_explained(tmp_path):
 
 
 def holotron(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "holotron", *words], capture_output=True, text=True, check=False)
+    return subprocess.run([warm.holotron(), *words], capture_output=True, text=True, check=False)
 
 
 def test_dry_run_prints_the_whole_recipe_and_does_nothing(minimal, tmp_path):

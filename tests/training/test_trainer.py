@@ -69,14 +69,20 @@ def test_a_run_learns_and_leaves_a_model_to_serve(data, tmp_path):
 def test_tokens_are_counted_as_they_are_seen(data, tmp_path):
     trainer = Trainer(conversation_recipe(data), tmp_path / "run", Ranks())
     seen = []
-    step = trainer.batches.step
-    trainer.batches.step = lambda n: seen.extend(made := step(n)) or made  # type: ignore[method-assign,func-returns-value]
+    step = trainer.lanes.step
+
+    def watched(number):
+        passes = step(number)
+        seen.extend(batch for _, batch in passes)
+        return passes
+
+    trainer.lanes.step = watched  # type: ignore[method-assign]
     trainer.run()
     p = trainer.progress
     assert p.tokens == sum(len(batch.ids_T) for batch in seen)
     assert p.learnt == sum(len(batch.targets_l) for batch in seen)
     assert p.pictures == sum(len(batch.tiles_n3HW) for batch in seen)
-    assert p.samples == trainer.batches.position
+    assert [p.samples] == trainer.lanes.positions()
 
 
 def test_a_stopped_run_goes_on_bit_for_bit(data, tmp_path):
@@ -174,11 +180,10 @@ def test_checkpoints_are_whole_or_absent(data, tmp_path):
     # What a kill in the middle of a save leaves behind is not taken for a checkpoint.
     (tmp_path / "run" / "checkpoints" / ".step-00000009.partial").mkdir()
     assert checkpoints.latest() == latest
-    (latest / "rank-0.safetensors").write_bytes(b"broken")
+    (shard,) = latest.glob("*.safetensors")
+    shard.write_bytes(shard.read_bytes()[:-100])
     with pytest.raises(CheckpointError, match="cannot be read"):
         checkpoints.load(latest, trainer.optimiser)
-    with pytest.raises(CheckpointError, match="1 ranks and there are 2"):
-        Checkpoints(tmp_path / "run" / "checkpoints", 2, Ranks(0, 2)).load(latest, trainer.optimiser)
 
 
 def test_curves_are_cut_where_a_run_resumes(tmp_path):

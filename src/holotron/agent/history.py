@@ -35,6 +35,7 @@ class Turn:
     must_answer: bool = False
     reply: Reply | None = None
     said: str = ""  # the reply as it stands in the conversation
+    instruction: str = ""  # what the user said before this turn
 
 
 @dataclass(frozen=True, slots=True)

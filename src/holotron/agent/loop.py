@@ -18,7 +18,20 @@ from typing import Any, TypeVar
 
 from holotron.agent.approval import Approval, AsksFirst
 from holotron.agent.describe import describe
-from holotron.agent.events import Acted, Answered, Asked, Ended, Event, Listener, Observed, Recording, Refused, Thought
+from holotron.agent.events import (
+    Acted,
+    Answered,
+    Asked,
+    Author,
+    Began,
+    Ended,
+    Event,
+    Listener,
+    Observed,
+    Recording,
+    Refused,
+    Thought,
+)
 from holotron.agent.policies.base import GaveUp, Policy, PolicySession
 from holotron.agent.stuck import CircleDetector
 from holotron.envs.base import Environment
@@ -31,7 +44,7 @@ from holotron.types import Action, Answer, Observation, Outcome, Reply, StepResu
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-_REFUSED = "The user did not allow this action.{why} Choose another one, or answer."
+REFUSED = "The user did not allow this action.{why} Choose another one, or answer."
 _HELD_BACK = (
     "The user did not allow what this action would have done ({what}), so it did not happen.{why} "
     "Choose another one, or answer."
@@ -57,7 +70,7 @@ class Limits:
         return asdict(self)
 
 
-class _End(Exception):
+class EpisodeOver(Exception):
     """The episode is over."""
 
     def __init__(self, outcome: Outcome, error: str = "") -> None:
@@ -87,25 +100,26 @@ class Episode:
         self._circles = CircleDetector()
         self._patience = Patience()
         self._asking: tuple[int, Reply, Observation] | None = None  # the step that questions are about
+        self._task = task
         self._recording = Recording(id or task.id, task, attempt)
         self._started = time.monotonic()
 
     async def run(self) -> Trajectory:
         session: PolicySession | None = None
         try:
-            task = self._recording.task
             if (
                 self._approval is not None
                 and self._approval.level != "never"
                 and isinstance(self._environment, AsksFirst)
             ):
                 self._environment.ask_first(self._decide)
-            observation = await self._env(self._environment.reset(task))
+            observation = await self._env(self._environment.reset(self._task))
             self._recording.task = task = self._environment.task
+            self._tell(Began(task, self._recording.attempt))
             self._tell(Observed(0, observation))
             session = await self._ask(self._policy.start(task, self._environment))
             await self._turns(session, observation)
-        except _End as end:
+        except EpisodeOver as end:
             return self.end(end.outcome, end.error)
         finally:
             if session is not None:
@@ -129,15 +143,22 @@ class Episode:
         feedback = ""
         invalid = 0
         while True:
+            observation, feedback = await self._between(session, observation, feedback)
             step = len(self._recording.steps)
             over = self._over()
             if over and not self._limits.answer_when_over:
-                raise _End(Outcome.EXHAUSTED, over)
+                raise EpisodeOver(Outcome.EXHAUSTED, over)
             began = time.monotonic()
-            reply = await self._ask(session.act(observation, feedback=feedback, must_answer=bool(over)))
+            reply = await self._think(session.act(observation, feedback=feedback, must_answer=bool(over)))
+            if reply is None:
+                continue
             self._tell(Thought(step, reply, time.monotonic() - began))
             self._asking = (step, reply, observation)
-            refusal = await self._refusal(step, reply, observation)
+            ruled = await self._ruled(step, reply, observation)
+            if ruled is None:
+                continue
+            author: Author = "agent" if ruled[0] is reply else "person"
+            reply, refusal = ruled
             if refusal is None:
                 assert reply.action is not None
                 began = time.monotonic()
@@ -148,31 +169,47 @@ class Episode:
                 feedback = refusal.reason
                 if refusal.result is not None:
                     if refusal.result.done or isinstance(reply.action, Answer):
-                        raise _End(_verdict(refusal.result))
+                        raise EpisodeOver(verdict_of(refusal.result))
                     observation = refusal.result.observation
                     self._tell(Observed(step + 1, observation))
-                invalid += 1
+                invalid += not refusal.unasked
                 if over:
-                    raise _End(Outcome.EXHAUSTED, over)
+                    raise EpisodeOver(Outcome.EXHAUSTED, over)
                 if invalid >= self._limits.invalid_replies:
-                    raise _End(Outcome.FAILURE, f"{invalid} unusable replies in a row; the last: {feedback}")
+                    raise EpisodeOver(Outcome.FAILURE, f"{invalid} unusable replies in a row; the last: {feedback}")
                 continue
             invalid = 0
             assert reply.action is not None
-            self._tell(Acted(step, reply.action, result, time.monotonic() - began))
+            self._tell(Acted(step, reply.action, result, time.monotonic() - began, author))
             if result.done or isinstance(reply.action, Answer):
-                raise _End(_verdict(result))
+                raise EpisodeOver(verdict_of(result))
             if over:
-                raise _End(Outcome.EXHAUSTED, over)
+                raise EpisodeOver(Outcome.EXHAUSTED, over)
             feedback = self._circle(reply.action, observation)
             observation = result.observation
             self._tell(Observed(step + 1, observation))
 
+    # What a person may do to an episode, see `steered`; nobody does here.
+
+    async def _between(
+        self, session: PolicySession, observation: Observation, feedback: str
+    ) -> tuple[Observation, str]:
+        """Before a turn of the policy: what it is shown and told."""
+        return observation, feedback
+
+    async def _think(self, call: Awaitable[Reply]) -> Reply | None:
+        """None: it was interrupted, and the turn begins anew."""
+        return await self._ask(call)
+
+    async def _ruled(self, step: int, reply: Reply, observation: Observation) -> tuple[Reply, Refused | None] | None:
+        """What is done of a reply, or why it is not; None: nothing, the turn begins anew."""
+        return reply, await self._refusal(step, reply, observation)
+
     def _over(self) -> str:
         limits = self._limits
         if time.monotonic() - self._started >= limits.seconds:
-            raise _End(Outcome.EXHAUSTED, f"{limits.seconds:g} s are over")
-        if len(self._recording.steps) >= limits.steps - limits.answer_when_over:
+            raise EpisodeOver(Outcome.EXHAUSTED, f"{limits.seconds:g} s are over")
+        if self._recording.turns >= limits.steps - limits.answer_when_over:
             return f"{limits.steps} steps are used up"
         if limits.tokens is not None and self._recording.tokens >= limits.tokens:
             return f"{limits.tokens} tokens are used up"
@@ -188,7 +225,7 @@ class Episode:
         if question is None:
             return None
         decision = await self._env(self._decide(question), bounded=False)
-        return None if decision.allow else Refused(step, _REFUSED.format(why=_why(decision.reason)), question.summary)
+        return None if decision.allow else Refused(step, REFUSED.format(why=why(decision.reason)), question.summary)
 
     async def _decide(self, question: Question) -> Decision:
         """Ask what the environment, or the level, wants to know, with what the agent thought and saw."""
@@ -210,7 +247,7 @@ class Episode:
     def _circle(self, action: Action, observation: Observation) -> str:
         count = self._circles.repeats(action, observation)
         if count >= self._limits.repeats:
-            raise _End(Outcome.STUCK, f"the same action on the same screen {count} times")
+            raise EpisodeOver(Outcome.STUCK, f"the same action on the same screen {count} times")
         return _CIRCLE.format(count=count) if count >= max(self._limits.repeats - 2, 2) else ""
 
     # ------------------------------------------------------------------------------------------------- whose fault
@@ -221,14 +258,14 @@ class Episode:
             async with self._patience.limit(limit if bounded else None):
                 return await call
         except TimeoutError:
-            raise _End(Outcome.ENVIRONMENT_ERROR, f"the environment did not answer within {limit:g} s") from None
+            raise EpisodeOver(Outcome.ENVIRONMENT_ERROR, f"the environment did not answer within {limit:g} s") from None
         except EnvironmentFault as fault:
-            raise _End(Outcome.ENVIRONMENT_ERROR, str(fault)) from None
+            raise EpisodeOver(Outcome.ENVIRONMENT_ERROR, str(fault)) from None
         except (ConfigError, MissingDependency):  # nothing to do with this episode: the caller's setup is wrong
             raise
         except Exception as error:
             log.exception("the environment raised an unexpected error in %s", self._recording.id)
-            raise _End(Outcome.ENVIRONMENT_ERROR, f"{type(error).__name__}: {error}") from None
+            raise EpisodeOver(Outcome.ENVIRONMENT_ERROR, f"{type(error).__name__}: {error}") from None
 
     async def _ask(self, call: Awaitable[T]) -> T:
         left = self._limits.seconds - (time.monotonic() - self._started)
@@ -236,20 +273,20 @@ class Episode:
             async with asyncio.timeout(max(left, 0.0)):
                 return await call
         except TimeoutError:
-            raise _End(Outcome.EXHAUSTED, f"{self._limits.seconds:g} s are over") from None
+            raise EpisodeOver(Outcome.EXHAUSTED, f"{self._limits.seconds:g} s are over") from None
         except CapacityError as full:
-            raise _End(Outcome.EXHAUSTED, str(full)) from None
+            raise EpisodeOver(Outcome.EXHAUSTED, str(full)) from None
         except EnvironmentFault as fault:  # a scripted policy reads the page, and the page may break under it
-            raise _End(Outcome.ENVIRONMENT_ERROR, str(fault)) from None
+            raise EpisodeOver(Outcome.ENVIRONMENT_ERROR, str(fault)) from None
         except GaveUp as error:
-            raise _End(Outcome.FAILURE, str(error)) from None
+            raise EpisodeOver(Outcome.FAILURE, str(error)) from None
         except PolicyError as error:
-            raise _End(Outcome.POLICY_ERROR, str(error)) from None
+            raise EpisodeOver(Outcome.POLICY_ERROR, str(error)) from None
         except (ConfigError, MissingDependency):
             raise
         except Exception as error:
             log.exception("the policy raised an unexpected error in %s", self._recording.id)
-            raise _End(Outcome.POLICY_ERROR, f"{type(error).__name__}: {error}") from None
+            raise EpisodeOver(Outcome.POLICY_ERROR, f"{type(error).__name__}: {error}") from None
 
     async def _close(self, session: PolicySession) -> None:
         try:
@@ -262,15 +299,15 @@ def _held_back(step: int, result: StepResult, seconds: float) -> Refused | None:
     """An action that was made, of which something did not leave the environment."""
     if not result.info.get("refused"):
         return None
-    what, why = str(result.info.get("asked", "")), str(result.info.get("reasons", ""))
-    return Refused(step, _HELD_BACK.format(what=what, why=_why(why)), what, result, seconds)
+    what, reasons = str(result.info.get("asked", "")), str(result.info.get("reasons", ""))
+    return Refused(step, _HELD_BACK.format(what=what, why=why(reasons)), what, result, seconds)
 
 
-def _why(reason: str) -> str:
+def why(reason: str) -> str:
     return f" The reason: {one_line(reason, 300)}." if reason else ""
 
 
-def _verdict(result: StepResult) -> Outcome:
+def verdict_of(result: StepResult) -> Outcome:
     """The environment's word counts; where it has none, nobody has judged the episode."""
     if result.success is None:
         return Outcome.UNSCORED

@@ -138,7 +138,7 @@ class ChatSession:
         turn = _Turn(self, messages, options)
         result = turn.generation.result()
         cut = result.finish_reason != "stop"
-        part = turn.parser.push(result.text) + turn.parser.finish(cut=cut)
+        part = turn.parser.push(result.text, result.tokens) + turn.parser.finish(cut=cut)
         turn.done(result)
         return ChatReply(
             part.content,
@@ -156,7 +156,7 @@ class ChatSession:
         turn = _Turn(self, messages, options)
         try:
             for event in turn.generation:
-                if part := _something(turn.parser.push(event.text)):
+                if part := _something(turn.parser.push(event.text, (event.token,))):
                     yield part
             cut = turn.generation.result().finish_reason != "stop"
             if part := _something(turn.parser.finish(cut=cut)):
@@ -198,7 +198,12 @@ class _Turn:
             plain = Grammar.json_schema(schema.model_json_schema() if isinstance(schema, type) else schema)
             grammar = behind_reasoning(plain, thinking=thinking, opens_reasoning=prompt.opens_reasoning)
         matcher = model.engine.compile(grammar)
-        self.parser = ReplyParser(opens_reasoning=prompt.opens_reasoning, tools=tools)
+        self.parser = ReplyParser(
+            opens_reasoning=prompt.opens_reasoning,
+            tools=tools,
+            tokenizer=model.processor.tokenizer,
+            bound=grammar is not None,
+        )
         self._session, self._said, self._tools = session, said.asked(prompt), tools
         self._start = engine_session.info().tokens
         engine_session.append(prompt, confirm=True)

@@ -25,6 +25,7 @@ from holotron.agent.loop import Limits
 from holotron.agent.policies.base import Policy
 from holotron.agent.policies.function import Act, as_policy
 from holotron.agent.policies.registry import PolicyRequest, ask_profile, make_policy
+from holotron.agent.steered import Steer
 from holotron.api.blocking import blocking
 from holotron.envs.effects.question import ALLOW_ONCE, REFUSE, Approver, Decision, Question
 from holotron.envs.effects.rules import Rules, load_rules
@@ -126,12 +127,14 @@ async def run_async(
     cdp: str | None = None,
     out: str | Path | None = None,
     listeners: Sequence[Listener] = (),
+    steer: Steer | None = None,
 ) -> RunResult:
     """Give the agent one task in a real browser.
 
     policy     a model (bundled, folder, hub id, preset), the address of a server, a `Policy`, or a function from
                (task, observation) to an action
-    secrets    `Secret(name, value, hosts)`, or "NAME=VARIABLE@HOST": what it may type there and never sees
+    secrets    `Secret(name, value, hosts)`, or "NAME=VARIABLE@HOST": what it may type there, into fields for passwords
+               ("NAME:any=..." for others), and never sees
     allow      hosts it may reach; none: every public one. `private`: also this machine and its network
     confirm    "never", "critical" (refuse what would change the world) or "always" (refuse everything); or a function
                that gets a `Question` and says True or False, or more exactly a `Decision`
@@ -140,6 +143,7 @@ async def run_async(
     cdp        the address of a browser that runs already (http://127.0.0.1:9222), to work in that one
     out        a run directory to record in; nothing is kept without it
     listeners  functions of (episode, event) that are told everything as it happens
+    steer      puts the episode into a person's hand: `holotron.console.live.LiveRun.steer`, or your own
     """
     given = (secrets,) if isinstance(secrets, str | Secret) else secrets
     known = tuple(one if isinstance(one, Secret) else parse_secret(one) for one in given)
@@ -174,6 +178,7 @@ async def run_async(
                 environment={"suite": "web", "view": shown.to_json()},
                 approval=approval,
                 listeners=listeners,
+                steer=steer,
             )
         finally:
             await pool.close()

@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 from holotron.bench.presets import PRESETS, listed
+from holotron.bench.remote import Api
 from holotron.bench.report import BenchReport, table
+from holotron.bench.screens import picture_size
 from holotron.bench.workload import History, Workload
 from holotron.engine.api import EngineConfig
 from holotron.errors import ConfigError
@@ -42,9 +44,11 @@ def parser() -> argparse.ArgumentParser:
     add("--preset", choices=list(PRESETS), help="a workload with a name; see below")
     add("--against", help="a second model for the same workload, such as holo2-8b-text (the decoder alone)")
     add("--url", help="an OpenAI-compatible server instead of this process, such as http://127.0.0.1:8000/v1")
-    add("--api", choices=["completions", "sessions", "chat"], default="completions", help="how to talk to --url")
+    add("--api", choices=list(get_args(Api)), default="completions", help="how to talk to --url")
     add("--picture", metavar="WxH", help="a real picture of this size per step; with --url only for --api chat")
+    add("--screens", type=Path, metavar="FOLDER", help="keep these pictures there, and use those that are there")
     add("--vocabulary", metavar="LOW:HIGH", help="token ids to draw from, with --url; else what the server says it has")
+    add("--cold", action="store_true", help="drop the model's files from the page cache before they are read")
     add("--no-ignore-eos", action="store_true", help="with --url: for servers that do not know ignore_eos")
 
     add("--sessions", type=int, default=default.sessions, help="at once (%(default)s)")
@@ -101,6 +105,10 @@ def workload_of(args: argparse.Namespace) -> Workload:
         raise ConfigError("--unchanged is a share, from 0 to 1")
     if args.begun and args.url:
         raise ConfigError("--begun needs an engine in this process: what was never computed cannot be sent")
+    if args.url and args.picture and not args.api.startswith("chat"):
+        raise ConfigError(f"--picture with --url needs --api chat: --api {args.api} sends token ids, and no pictures")
+    if args.url and args.cold:
+        raise ConfigError("--cold needs a model in this process: what a server has read is its own business")
     if args.vocabulary and not args.url:
         raise ConfigError("--vocabulary is for --url: a model in this process says itself which tokens it has")
     return Workload(
@@ -116,7 +124,7 @@ def workload_of(args: argparse.Namespace) -> Workload:
         summary_tokens=args.summary,
         unchanged=args.unchanged,
         deltas=args.deltas,
-        picture=picture_size(args.picture) if not args.url else None,
+        picture=picture_size(args.picture) if args.picture else None,
         begun=args.begun,
         temperature=args.temperature,
         seed=args.seed,
@@ -146,17 +154,20 @@ def measure(args: argparse.Namespace, model: str | None, workload: Workload) -> 
             model,
             args.api,
             vocabulary=token_range(args.vocabulary),
-            picture=picture_size(args.picture),
             ignore_eos=not args.no_ignore_eos,
         )
-        return remote.measure(target, workload)
+        return remote.measure(target, workload, args.screens)
     import torch
 
-    from holotron.bench import inprocess
+    from holotron.bench import inprocess, process
 
+    if args.cold:
+        process.forget_files(Path(model or ""))
     dtype = getattr(torch, args.dtype) if args.dtype else None
     engine = engine_settings(args.engine)
-    return inprocess.measure(model or "tiny", workload, device=args.device, dtype=dtype, engine=engine)
+    return inprocess.measure(
+        model or "tiny", workload, device=args.device, dtype=dtype, engine=engine, screens=args.screens
+    )
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
@@ -172,15 +183,6 @@ def with_preset(given: argparse.Namespace) -> argparse.Namespace:
         if getattr(given, name) == getattr(base, name):
             setattr(given, name, value)
     return given
-
-
-def picture_size(text: str | None) -> tuple[int, int] | None:
-    if text is None:
-        return None
-    width, _, height = text.partition("x")
-    if not (width.isdigit() and height.isdigit() and int(width) and int(height)):
-        raise ConfigError(f"--picture {text}: write WxH, such as 1920x1080")
-    return int(width), int(height)
 
 
 def token_range(text: str | None) -> range | None:

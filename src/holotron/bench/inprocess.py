@@ -7,17 +7,20 @@ import gc
 import random
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 
 from holotron.bench import made_up
 from holotron.bench.process import DevicePeak, peak_host_bytes, seconds_alive
 from holotron.bench.report import BenchReport, Step
+from holotron.bench.screens import Look, Screens
 from holotron.bench.workload import Agent, Sent, Workload, system_prompt
 from holotron.engine import AsyncSession, Engine, EngineConfig, Part, Result, SamplingParams
 from holotron.engine.core import Core
 from holotron.engine.log import Log, Picture
-from holotron.engine.plan import Planner
+from holotron.engine.plan import MAX_RUNNING, Planner
+from holotron.engine.sizes import dtype_of
 from holotron.model.loading import Loaded, load_model
 from holotron.model.model import Holotron
 from holotron.model.processor import Deltas
@@ -40,22 +43,38 @@ def engine_config(
     planner = Planner(model.config, model.dtype, base)
     context = workload.longest_context + MARGIN
     sessions = workload.sessions + 1  # and the one that holds the shared prompt
+    memory = None
     if model.device.type == "cuda":
         memory = int(torch.cuda.get_device_properties(model.device).total_memory * fraction)
-        fit = max(1, planner.sessions(memory, context))
-        # What is sent anew leaves more than one state behind: all the memory there is, for those who come back.
-        sessions = fit if workload.history == "window" else min(sessions, fit)
-    elif workload.history == "window":
-        sessions *= 3
+        sessions = min(sessions, max(1, planner.sessions(memory, context)))
     sized = planner.sized(sessions, context)
-    sized = replace(sized, max_running=min(sized.max_running, workload.sessions + 1))
-    return replace(sized, max_sessions=max(base.max_sessions, workload.sessions + 8), **given)  # type: ignore[arg-type]
+    if workload.history == "window":
+        sized = _room_for_windows(planner, sized, context, memory)
+    running = min(
+        MAX_RUNNING, sized.token_budget, workload.sessions + 1
+    )  # while contexts are short, more fit than that
+    return replace(
+        sized, max_running=running, max_sessions=max(base.max_sessions, workload.sessions + 8), **given  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def _room_for_windows(planner: Planner, sized: EngineConfig, context: int, memory: int | None) -> EngineConfig:
+    """A client that sends anew leaves three states behind (at the end, at the end of its prompt, before its first
+    picture; see `engine.window`) and works on a fourth; keys and values of the last two requests share little."""
+    sessions = sized.state_rows - 1
+    roomy = replace(planner.sized(sessions + sessions // 4, context), state_rows=4 * sessions + 4)
+    if memory is None or not planner.row_bytes:
+        return roomy if memory is None else sized
+    spare = memory - planner.plan_for(roomy).total
+    rows = roomy.state_rows + min(0, spare // planner.row_bytes)
+    return replace(roomy, state_rows=rows) if rows > 2 * sessions else sized
 
 
 class Driver:
-    def __init__(self, engine: Engine, workload: Workload) -> None:
+    def __init__(self, engine: Engine, workload: Workload, screens: Screens | None = None) -> None:
         self._engine = engine
         self._workload = workload
+        self._screens = screens
         self._words = engine.model.config.text_tokens
         self._system = system_prompt(workload, self._words)
         self._sampling = SamplingParams(
@@ -81,8 +100,23 @@ class Driver:
         await asyncio.gather(*(reply(n) for n in range(3)))
         if self._engine.model.device.type == "cuda":
             await self._rehearse()
+        if self._screens is not None:
+            await self._show_some(self._screens)
         # Nothing of it stays in the sessions' way.
         await asyncio.to_thread(self._engine.clear_prefix_cache)
+
+    async def _show_some(self, screens: Screens) -> None:
+        """Steps one after the other with pictures that nobody shows again: the third time, prompts are captured."""
+        root = await self._engine.aio.open()
+        await root.append(self._system)
+        await root.prefill()
+        for n in range(3):
+            (session,) = await root.fork()
+            text = self._words[: self._workload.text_tokens]
+            await session.append(screens.of(self._workload.sessions + n, 0), list(text))
+            await (await session.generate(replace(self._sampling, max_tokens=2)))
+            await session.close()
+        await root.close()
 
     async def _rehearse(self) -> None:
         """Prompts beside every number of decodes, so that what is captured as a graph has been captured. Replies end in
@@ -143,17 +177,19 @@ class Driver:
 
     def _parts(self, agent: Agent, sent: Sent) -> list[Part]:
         """A step's tokens, or its picture and its text."""
-        if self._workload.picture is None:
+        if self._screens is None:
             return [sent.tokens]
-        return [agent.picture(), sent.tokens[len(agent.steps[-1][0]) :]]
+        step = len(agent.steps) - 1
+        return [self._screens.of(agent.number, step), sent.tokens[len(agent.steps[step][0]) :]]
 
     async def _stateless(self, agent: Agent, sent: Sent) -> Result:
         """The whole prompt, with its pictures; tokens that stand for one are said to be one."""
-        if self._workload.picture is not None:
+        if self._screens is not None:
             parts: list[Part] = [self._system]
             end = 0
             for step, start, length in sent.shown:
-                parts += [sent.tokens[end:start], agent.picture(step)] if start > end else [agent.picture(step)]
+                screen = self._screens.of(agent.number, step)
+                parts += [sent.tokens[end:start], screen] if start > end else [screen]
                 end = start + length
             parts.append(sent.tokens[end:])
             (generation,) = await self._engine.aio.complete(parts, self._sampling)
@@ -188,25 +224,35 @@ def measure(
     device: str | None = None,
     dtype: torch.dtype | None = None,
     engine: dict[str, object] | None = None,
+    screens: Path | None = None,
 ) -> BenchReport:
     """Load, warm up, run."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()  # of an earlier run
-    return measure_loaded(load_model(source, device=device, dtype=dtype), workload, engine=engine)
+    weight_dtype = dtype_of((engine or {}).get("weight_dtype"))  # type: ignore[arg-type]
+    loaded = load_model(source, device=device, dtype=dtype, weight_dtype=weight_dtype)
+    return measure_loaded(loaded, workload, engine=engine, screens=screens)
 
 
-def measure_loaded(loaded: Loaded, workload: Workload, *, engine: dict[str, object] | None = None) -> BenchReport:
-    """Warm up and run. The time from start to first token is told for the first run of a process alone."""
+def measure_loaded(
+    loaded: Loaded, workload: Workload, *, engine: dict[str, object] | None = None, screens: Path | None = None
+) -> BenchReport:
+    """Warm up and run. `screens`: a folder to keep pictures in. The time from start to first token is told for the
+    first run of a process alone."""
     global _ran_before
     fresh, _ran_before = not _ran_before, True
     model, processor = loaded
+    pictures: Screens | None = None
+    if workload.picture is not None:
+        pictures = Screens(Look(workload.picture, workload.seed, workload.unchanged), screens)
+        pictures.prepare(range(workload.sessions), workload.steps)
     peak = DevicePeak(model.device)
     # Only pictures need a processor; random tokens are no text.
     with Engine(
         model, processor if workload.picture else None, engine_config(model, workload, engine or {})
     ) as running:
-        driver = Driver(running, workload)
+        driver = Driver(running, workload, pictures)
 
         async def both() -> tuple[float, float]:
             first = await driver.first_token()

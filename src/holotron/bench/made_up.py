@@ -24,6 +24,7 @@ def scribble(core: Core) -> None:
         some = torch.randn(tensor[:1].shape, device=tensor.device).mul_(0.5).to(tensor.dtype)
         for part in tensor.split(64):
             part.copy_(some.expand_as(part))
+    core.pools.copies.computed()
 
 
 @torch.inference_mode()
@@ -36,6 +37,7 @@ def session(core: Core, name: str, past: Log) -> Sequence:
     if not core.pools.fits(memory.demand(known)):
         raise ConfigError(f"no room on device and host for a session of {known:,} tokens; give more host_bytes")
     memory.pin()
+    memory.settle()
     memory.grow(known)
     memory.wrote(known, core.version)
     memory.unpin()

@@ -13,7 +13,6 @@ class Preset(NamedTuple):
     options: dict[str, Any]  # by the names of the command line
 
 
-FP8 = ["weight_dtype=float8_e4m3fn"]
 SCREEN = "1920x1080"
 
 PRESETS = {
@@ -30,16 +29,23 @@ PRESETS = {
         {"picture": SCREEN, "unchanged": 0.42, "deltas": True},
     ),
     "long": Preset("append, steps 13 to 24, from a made-up past", {"begun": 12, "steps": 12}),
-    "one": Preset("one session, 128 tokens after a screenshot", {"sessions": 1, "steps": 4}),
+    "one": Preset("one session, 128 tokens after a screenshot", {"sessions": 1, "steps": 4, "picture": SCREEN}),
+    "first-token": Preset(
+        "a fresh process up to its first token, from a folder: with --cold, from disk",
+        {"sessions": 1, "steps": 1, "system": 64, "screenshot": 0, "text": 16, "generate": 1},
+    ),
     "http": Preset(
         "against --url: chat messages with PNG pictures, the whole history each time",
-        {"api": "chat", "picture": SCREEN, "steps": 4},
+        {"api": "chat", "picture": SCREEN},
+    ),
+    "http-sessions": Preset(
+        "against --url: the same in sessions of ours, only what is new", {"api": "chat-sessions", "picture": SCREEN}
     ),
     "http-window-3": Preset(
         "against --url: chat messages with the last three PNG pictures",
         {"api": "chat", "picture": SCREEN, "history": "window", "steps": 8},
     ),
-    "http-sessions": Preset("against --url: token ids in our session extension", {"api": "sessions"}),
+    "http-tokens": Preset("against --url: token ids in our session extension", {"api": "sessions"}),
 }
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import torch
 
+from holotron.errors import ConfigError
+
 _IMPORTED = time.monotonic()
 
 
@@ -19,6 +21,19 @@ def seconds_alive() -> float:
         return uptime - int(fields[19]) / os.sysconf("SC_CLK_TCK")
     except (OSError, ValueError, IndexError):
         return time.monotonic() - _IMPORTED
+
+
+def forget_files(folder: Path) -> int:
+    """Have the system drop what it holds of a checkpoint's files in memory, so that they are read from disk; their
+    bytes."""
+    files = sorted(folder.glob("*.safetensors")) if folder.is_dir() else []
+    if not files:
+        raise ConfigError(f"--cold: {folder} is no folder with a checkpoint in it")
+    for file in files:
+        with file.open("rb") as opened:
+            os.fdatasync(opened.fileno())  # only what is on disk can be dropped
+            os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    return sum(file.stat().st_size for file in files)
 
 
 def peak_host_bytes() -> int:

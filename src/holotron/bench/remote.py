@@ -1,16 +1,16 @@
-"""The workload against any OpenAI-compatible server, with the standard library alone.
+"""The workload against any OpenAI-compatible server.
 
 `completions` sends token ids to /v1/completions, the whole prompt every time (vLLM, SGLang and we take them); the
-server's prefix cache has to find what it knows. `sessions` uses our session extension and sends only what is new.
-`chat` sends texts, and a picture per step if asked for, to /v1/chat/completions: works everywhere, but token counts are
-then the server's business.
+server's prefix cache has to find what it knows. `sessions` uses our session extension and sends only what is new. Both
+need the standard library alone. `chat` and `chat-sessions` are the same with messages, and a picture per step if asked
+for, through the official client (`chat`).
+
+Before the clock starts, every session makes a step that nobody counts: servers compile and capture as they go.
 """
 
 from __future__ import annotations
 
-import base64
 import http.client
-import io
 import json
 import os
 import random
@@ -18,16 +18,19 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit
 
+from holotron.bench.chat import Chat, ChatAgent
 from holotron.bench.report import BenchReport, Step
+from holotron.bench.screens import Look, Screens
 from holotron.bench.workload import Agent, Workload, system_prompt
 from holotron.errors import ConfigError, PolicyError
 
-Api = Literal["completions", "sessions", "chat"]
-WORDS = ("button", "window", "search", "field", "page", "menu", "login", "table", "price", "filter", "next", "open")
+Api = Literal["completions", "sessions", "chat", "chat-sessions"]
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,6 @@ class Remote:
     model: str
     api: Api = "completions"
     vocabulary: range = range(1000, 100_000)  # token ids to draw from, where the server does not say which it has
-    picture: tuple[int, int] | None = None  # chat only
     ignore_eos: bool = True
     timeout: float = 600.0
 
@@ -78,12 +80,9 @@ def connect(
     api: Api,
     *,
     vocabulary: range | None = None,
-    picture: tuple[int, int] | None = None,
     ignore_eos: bool = True,
 ) -> Remote:
     """Ask the server what it serves; `vocabulary` is drawn from instead of what it says of its own."""
-    if picture is not None and api != "chat":
-        raise ConfigError(f"--picture with --url needs --api chat: --api {api} sends token ids, and no pictures")
     try:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -97,17 +96,46 @@ def connect(
     name = model or next(iter(cards))
     said = cards.get(name, {}).get("text_tokens")
     drawn = vocabulary or (range(*said) if said else Remote.vocabulary)
-    return Remote(url, name, api, drawn, picture, ignore_eos)
+    return Remote(url, name, api, drawn, ignore_eos)
+
+
+class RemoteAgent(Protocol):
+    def say(self, max_tokens: int) -> dict[str, Any]: ...
+
+    def close(self) -> None: ...
 
 
 class Driver:
-    def __init__(self, remote: Remote, workload: Workload) -> None:
+    def __init__(self, remote: Remote, workload: Workload, screens: Path | None = None) -> None:
         self._remote = remote
         self._workload = workload
         self._system = system_prompt(workload, remote.vocabulary)
         self._lock = threading.Lock()
+        self._chat: Chat | None = None
+        self._screens: Screens | None = None
+        self._words_per_token = 1.0
+        if remote.api.startswith("chat"):
+            self._chat = Chat(remote.url, remote.model, ignore_eos=remote.ignore_eos, timeout=remote.timeout)
+        if workload.picture is not None:
+            self._screens = Screens(Look(workload.picture, workload.seed, workload.unchanged), screens)
         self.steps: list[Step] = []
         self.failures: list[str] = []
+
+    def prepare(self) -> float:
+        """Everything that is not counted; seconds until the first token came."""
+        sessions = self._workload.sessions
+        if self._screens is not None:  # those of the rehearsal, too
+            self._screens.prepare(range(sessions), self._workload.steps)
+            self._screens.prepare(range(sessions, 2 * sessions), 1)
+        started = time.perf_counter()
+        if self._chat is not None:
+            self._words_per_token = self._chat.words_per_token()
+        else:
+            self._rehearse(sessions, 1)
+        first = time.perf_counter() - started
+        with ThreadPoolExecutor(sessions) as pool:
+            list(pool.map(self._rehearse, range(sessions, 2 * sessions), [self._workload.generate_tokens] * sessions))
+        return first
 
     def run(self) -> float:
         started = time.perf_counter()
@@ -115,17 +143,18 @@ class Driver:
             list(pool.map(self._live, range(self._workload.sessions)))
         return time.perf_counter() - started
 
-    def first_token(self) -> float:
-        started = time.perf_counter()
-        agent = self._agent(-1)
-        agent.say(max_tokens=1)
-        agent.close()
-        return time.perf_counter() - started
+    def _rehearse(self, number: int, max_tokens: int) -> None:
+        agent = self._agent(number)
+        with suppress(PolicyError):  # it will be told when it counts
+            agent.say(max_tokens)
+            agent.close()
 
-    def _agent(self, number: int) -> _TokenAgent | _ChatAgent:
-        if self._remote.api == "chat":
-            return _ChatAgent(self._remote, self._workload, number)
-        return _TokenAgent(self._remote, self._workload, number, self._system)
+    def _agent(self, number: int) -> RemoteAgent:
+        remote, work = self._remote, self._workload
+        if self._chat is None:
+            return _TokenAgent(remote, work, number, self._system)
+        named, ratio = remote.api == "chat-sessions", self._words_per_token
+        return ChatAgent(self._chat, work, number, self._screens, session=named, words_per_token=ratio)
 
     def _live(self, number: int) -> None:
         agent = self._agent(number)
@@ -197,67 +226,10 @@ class _TokenAgent:
         return random.Random(f"{self._number}/{len(self._log)}").choices(self._remote.vocabulary, k=count)
 
 
-class _ChatAgent:
-    def __init__(self, remote: Remote, workload: Workload, number: int) -> None:
-        if workload.history == "epoch":
-            raise ConfigError("chat knows the histories append and window")
-        self._remote = remote
-        self._workload = workload
-        self._draw = random.Random(f"{workload.seed}/{number}")
-        system = random.Random(f"{workload.seed}/system").choices(WORDS, k=workload.system_tokens)
-        self._messages: list[dict[str, Any]] = [{"role": "system", "content": " ".join(system)}]
-
-    def say(self, max_tokens: int) -> dict[str, Any]:
-        remote = self._remote
-        words = " ".join(self._draw.choices(WORDS, k=self._workload.text_tokens))
-        self._messages.append({"role": "user", "content": [*self._screen(), {"type": "text", "text": words}]})
-        if self._workload.history == "window":
-            self._forget_old_screens()
-        body = {
-            "model": remote.model,
-            "messages": self._messages,
-            "max_tokens": max_tokens,
-            "temperature": self._workload.temperature,
-            **({"ignore_eos": True} if remote.ignore_eos else {}),
-        }
-        answer = remote.post("/chat/completions", body)
-        self._messages.append({"role": "assistant", "content": answer["choices"][0]["message"]["content"] or ""})
-        usage: dict[str, Any] = answer["usage"]
-        return usage
-
-    def close(self) -> None:
-        pass
-
-    def _screen(self) -> list[dict[str, Any]]:
-        if self._remote.picture is None:
-            words = " ".join(self._draw.choices(WORDS, k=self._workload.screenshot_tokens))
-            return [{"type": "text", "text": words + "\n"}]
-        return [{"type": "image_url", "image_url": {"url": synthetic_screenshot(self._draw, self._remote.picture)}}]
-
-    def _forget_old_screens(self) -> None:
-        users = [message for message in self._messages if message["role"] == "user"]
-        for message in users[: -self._workload.window]:
-            message["content"] = message["content"][-1:]
-
-
-def synthetic_screenshot(draw: random.Random, size: tuple[int, int]) -> str:
-    """A page-like picture: flat areas, boxes and lines; different every time."""
-    from PIL import Image, ImageDraw
-
-    image = Image.new("RGB", size, "white")
-    pen = ImageDraw.Draw(image)
-    for _ in range(60):
-        x, y = draw.randrange(size[0]), draw.randrange(size[1])
-        colour = (draw.randrange(256), draw.randrange(256), draw.randrange(256))
-        pen.rectangle((x, y, x + draw.randrange(20, 400), y + draw.randrange(8, 60)), fill=colour)
-    buffer = io.BytesIO()
-    image.save(buffer, "PNG", compress_level=1)
-    return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
-
-
-def measure(remote: Remote, workload: Workload) -> BenchReport:
-    driver = Driver(remote, workload)
-    first = driver.first_token()
+def measure(remote: Remote, workload: Workload, screens: Path | None = None) -> BenchReport:
+    """`screens`: a folder to keep pictures in."""
+    driver = Driver(remote, workload, screens)
+    first = driver.prepare()
     seconds = driver.run()
     if not driver.steps:
         raise PolicyError(f"no step succeeded; the first failure was: {driver.failures[0]}")

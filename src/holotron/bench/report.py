@@ -74,6 +74,11 @@ class BenchReport:
     def latency(self, share: float) -> float:
         return percentile([step.seconds for step in self.steps], share)
 
+    def first_token(self, share: float) -> float | None:
+        """From the beginning of a step; None: not known."""
+        known = [step.first_token_seconds for step in self.steps if step.first_token_seconds is not None]
+        return percentile(known, share) if known else None
+
     def as_dict(self) -> dict[str, Any]:
         cached = self.cached_tokens
         return {
@@ -94,6 +99,7 @@ class BenchReport:
             "ideal_cached_share": _number(self.workload.ideal_cached_share()),
             "computed_over_ideal": self.computed_over_ideal,
             "step_seconds": {f"p{round(share * 100)}": self.latency(share) for share in (0.5, 0.95, 0.99)},
+            "first_token_seconds": self.first_token(0.5),
             "start_to_first_token_seconds": self.start_to_first_token,
             "peak_device_bytes": self.device_bytes,
             "peak_host_bytes": self.host_bytes,

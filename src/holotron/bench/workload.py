@@ -12,7 +12,8 @@ What is sent depends on the *history*:
 
 Of later screenshots a share may be as it was (`unchanged`). With screenshot deltas only the rest is sent, with an
 address for every 64 tokens of the screen: that is how changes were scattered on recorded episodes (see
-docs/screenshot-deltas.md). With real pictures it is the left part that stays, and the processor that cuts them.
+docs/screenshot-deltas.md). With real pictures (`screens`) it is the left part that stays, and the processor that cuts
+them.
 
 Late steps of long sessions can be measured without the early ones: `begun` steps are taken to have been made when the
 clock starts. What sessions remember of them is made up (see `made_up`), which changes nothing about how long it takes.
@@ -24,8 +25,6 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
-
-import numpy as np
 
 from holotron.errors import ConfigError
 
@@ -174,22 +173,6 @@ class Agent:
             kept = [token for turn in self._turns(step - w.window, step) for token in turn]
             return Sent([*summary, *kept, *screenshot, *text], anew=True)
         return Sent([*screenshot, *text], anew=False)
-
-    def picture(self, step: int | None = None) -> np.ndarray:
-        """The screenshot of a step (the last): noise, so that no two tiles are alike and nothing is found in a cache,
-        but for the part that stays."""
-        number = len(self.steps) if step is None else step + 1
-        picture = self._noise(number)
-        stays = round(picture.shape[1] * self.workload.unchanged)
-        if stays and number > 1:
-            picture[:, :stays] = self._noise(1)[:, :stays]
-        return picture
-
-    def _noise(self, step: int) -> np.ndarray:
-        assert self.workload.picture is not None
-        width, height = self.workload.picture
-        draw = np.random.default_rng([self.workload.seed, self.number, step])
-        return draw.integers(0, 256, (height, width, 3), np.uint8)
 
     def replied(self, tokens: Sequence[int]) -> None:
         self.replies.append(list(tokens))

@@ -91,7 +91,7 @@ def with_policy(
             values["seed"] = values.pop("sample_seed")
         return PolicyRequest(values.pop("policy"), **values)
 
-    return lambda command: _replace_parameter(command, "who", options, gather)
+    return lambda command: replace_parameter(command, "who", options, gather)
 
 
 def with_view(command: C) -> C:
@@ -102,10 +102,10 @@ def with_view(command: C) -> C:
 
         return View(**values)
 
-    return _replace_parameter(command, "view", _VIEW_OPTIONS, gather)
+    return replace_parameter(command, "view", _VIEW_OPTIONS, gather)
 
 
-def _replace_parameter(
+def replace_parameter(
     command: C, name: str, options: Mapping[str, tuple[Any, Any]], gather: Callable[[dict[str, Any]], Any]
 ) -> C:
     """The same command, with one parameter given as several options."""

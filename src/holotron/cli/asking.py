@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 from holotron.cli.terminal import read_line
@@ -21,6 +22,22 @@ def terminal_approver(folder: Path) -> Approver:
             picture.write_bytes(question.screenshot)
             print(f"  picture  {picture}")
         return read_answer(await read_line(PROMPT))
+
+    return ask
+
+
+def first_of(*approvers: Approver) -> Approver:
+    """Ask several at once; the first answer counts, and the others need not answer any more."""
+
+    async def ask(question: Question) -> Decision:
+        asked = [asyncio.ensure_future(one(question)) for one in approvers]
+        try:
+            done, _ = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+            return done.pop().result()
+        finally:
+            for one in asked:
+                one.cancel()
+            await asyncio.wait(asked)
 
     return ask
 

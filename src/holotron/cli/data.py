@@ -11,6 +11,7 @@ import typer
 from holotron.cli.counting import counting
 from holotron.cli.data_annotate import annotate
 from holotron.cli.data_verify import verify
+from holotron.errors import ConfigError
 
 if TYPE_CHECKING:
     from holotron.data.pages.make import Size
@@ -58,24 +59,41 @@ def synth(
 @app.command()
 def heldout(
     out: Out,
-    pages: Annotated[int, typer.Option(min=1, help="How many.")] = 400,
+    pages: Annotated[int | None, typer.Option(min=1, help="How many.", show_default="400, of sites 240")] = None,
     size: Sizes = None,
     processes: Processes = 2,
     sheet: Sheet = 60,
+    sites: Annotated[bool, typer.Option("--sites", help="Screens of web apps at 1280x720 instead.")] = False,
 ) -> None:
-    """The frozen localisation set: themes, fonts and layouts that are never trained on, small targets.
+    """The frozen localisation sets: themes, fonts and layouts that are never trained on, small targets.
 
     holotron data heldout data/heldout
+    holotron data heldout data/heldout-sites --sites
     holotron eval localisation data/heldout --policy holotron-mini
     """
     from holotron.data.heldout import SIZES, make_heldout
 
+    if sites:
+        if size:
+            raise ConfigError("--sites has a size of its own, 1280x720")
+        _site_pages(out, pages or 240, processes)
+        return
+    pages = pages or 400
     with counting(pages, "pages") as show:
         sizes = _sizes(size) or SIZES
         made = make_heldout(out, pages=pages, sizes=sizes, processes=processes, progress=_shown(show))
     print(f"{out}: {made.samples} targets on {made.pages} pages, median target {made.median_area:.2%} of the page")
     print(f"sha256 {made.hash} (also in heldout.json)")
     _write_sheet(out, sheet)
+
+
+def _site_pages(out: Path, pages: int, sessions: int) -> None:
+    from holotron.suites.site_pages import make_site_pages
+
+    with counting(pages, "pages") as show:
+        made = make_site_pages(out, pages=pages, sessions=sessions, progress=lambda done: show(done, 0.0))
+    print(f"{out}: {made.samples} targets on {made.pages} pages, median target {made.median_area:.3%} of the page")
+    print(f"sha256 {made.hash} (also in heldout.json)")
 
 
 @app.command()

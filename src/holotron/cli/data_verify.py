@@ -58,6 +58,7 @@ def _kind(folder: Path) -> tuple[Tables, Check]:
     from holotron.evals.judging.store import TABLES as VERDICTS
     from holotron.rollouts.store import picture_check
     from holotron.rollouts.tables import TABLES as EPISODES
+    from holotron.storage.files import is_folder
 
     kinds: tuple[tuple[Tables, Check], ...] = (
         (EPISODES, picture_check(folder)),
@@ -66,7 +67,7 @@ def _kind(folder: Path) -> tuple[Tables, Check]:
         (PAGES, image_check),
     )
     for tables, check in kinds:
-        if (folder / tables.head.name).is_dir():
+        if is_folder(folder / tables.head.name):
             return tables, check
     names = ", ".join(f"{tables.head.name}/" for tables, _ in kinds)
     raise InputError(f"{folder} holds nothing to verify: there is none of {names} in it")

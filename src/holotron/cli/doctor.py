@@ -6,7 +6,7 @@ import asyncio
 import os
 import platform
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -34,36 +34,40 @@ def doctor(
         bool, typer.Option("--quick", help="One window size and scale factor instead of sixteen.")
     ] = False,
 ) -> None:
-    """Check browser, clicks, fonts, GPU, model and disk. Exit code 1 when something needed does not work.
+    """Check browser, isolation, clicks, fonts, GPU, model and disk. Exit code 1 when something needed does not work.
 
     holotron doctor --quick
     holotron doctor --model runs/mine/model
     """
     from rich.console import Console
     from rich.markup import escape
-    from rich.table import Table
 
     console = Console()
-    findings: list[Finding] = []
-    checks: list[tuple[str, Callable[[], list[Finding]]]] = [
+    checks: list[tuple[str, Callable[[], Iterable[Finding]]]] = [
         ("system", _system),
         ("browser", _browser),
-        ("clicks", lambda: _clicks(quick)),
+        ("isolation", _isolation),
+        ("clicks: minutes, seconds with --quick" if not quick else "clicks", lambda: _clicks(quick)),
         ("model", lambda: _model(model)),
     ]
+    colours = {"ok": "green", "warning": "yellow", "failed": "red"}
+    failed = False
+
+    def show(finding: Finding) -> None:
+        nonlocal failed
+        failed |= finding.verdict == "failed"
+        verdict = f"[{colours[finding.verdict]}]{finding.verdict:8}[/]"
+        # pip install 'holotron[agent]' is no markup
+        console.print(f"{verdict} {finding.what:18} {escape(finding.detail)}", soft_wrap=True)
+
     for name, check in checks:
         with console.status(f"checking {name}"):
             try:
-                findings += check()
+                for finding in check():
+                    show(finding)
             except HolotronError as error:
-                findings.append(Finding(name, "failed", str(error)))
-    table = Table(show_header=False, box=None)
-    colours = {"ok": "green", "warning": "yellow", "failed": "red"}
-    for finding in findings:
-        verdict = f"[{colours[finding.verdict]}]{finding.verdict}"
-        table.add_row(verdict, finding.what, escape(finding.detail))  # pip install 'holotron[agent]' is no markup
-    console.print(table)
-    if any(finding.verdict == "failed" for finding in findings):
+                show(Finding(name.partition(":")[0], "failed", str(error)))
+    if failed:
         raise typer.Exit(1)
 
 
@@ -98,13 +102,20 @@ def _browser() -> list[Finding]:
     return found
 
 
-def _clicks(quick: bool) -> list[Finding]:
+def _isolation() -> list[Finding]:
+    """What stands between a page and this machine. It works without, but somebody should know."""
+    from holotron.envs.isolation_check import check_isolation
+
+    walls = asyncio.run(check_isolation())
+    return [Finding(f"isolation, {wall.name}", "ok" if wall.stands else "warning", wall.detail) for wall in walls]
+
+
+def _clicks(quick: bool) -> Iterator[Finding]:
     """The whole chain for every coordinate frame: screenshot, the model's numbers, the click, where it arrived."""
     from holotron.agent.coordinates import Frame, Screen, point_to_model, point_to_page
     from holotron.envs.doctor import SCALES, VIEWPORTS, Point, click_accuracy, image_to_view
     from holotron.types import Observation
 
-    found = []
     for frame in Frame:
 
         def through(point: Point, seen: Observation, frame: Frame = frame) -> Point:
@@ -120,8 +131,7 @@ def _clicks(quick: bool) -> list[Finding]:
         where = f"{worst.viewport[0]}x{worst.viewport[1]} at {worst.scale:g}x"
         verdict: Verdict = "ok" if all(check.ok for check in checks) else "failed"
         clicks = sum(check.clicks for check in checks)
-        found.append(Finding(f"clicks, {frame}", verdict, f"{clicks} clicks, worst {worst.worst:.2f} px off ({where})"))
-    return found
+        yield Finding(f"clicks, {frame}", verdict, f"{clicks} clicks, worst {worst.worst:.2f} px off ({where})")
 
 
 def _model(source: str | None) -> list[Finding]:

@@ -12,15 +12,19 @@ import typer
 from typer.core import TyperGroup
 
 from holotron.cli.agent_options import with_policy, with_view
+from holotron.cli.crew_options import CrewOptions, with_crew
 from holotron.cli.eval_offline import offline
 from holotron.cli.eval_results import PRICES, card, compare, list_suites, prices_of
 from holotron.cli.judge_options import JudgeOptions, judge_run, with_judge
+from holotron.cli.watching import WATCH, WATCH_AT, shown_to, watching
 
 if TYPE_CHECKING:
     from holotron.agent.policies.base import Policy as Actor
     from holotron.agent.policies.registry import PolicyRequest
+    from holotron.console.live import LiveRun
     from holotron.evals.evaluate import Evaluation
     from holotron.evals.grounding import GroundingFigures
+    from holotron.evals.injection import InjectionFigures
     from holotron.view import View
 
 T = TypeVar("T")
@@ -59,17 +63,22 @@ def about(
 @app.command()
 @with_policy()
 @with_view
+@with_crew
 @with_judge(required=False)
 def suite(
     name: Annotated[str, typer.Argument(metavar="SUITE", help="miniwob, a file, a folder, or module:function.")],
     who: PolicyRequest,
     view: View,
+    crew: CrewOptions,
     by: JudgeOptions | None,
     tasks: Annotated[str, typer.Option(help="all, or names with commas.")] = "all",
     seeds: Annotated[str, typer.Option(help="A:B (B not included), or one number.")] = "200000:200005",
     json: Annotated[Path | None, typer.Option(help="Also write the result here.")] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Run directory; resumed if it is there.", show_default="runs/eval-DATE")
+        Path | None,
+        typer.Option(
+            help="Run directory, or s3://BUCKET/FOLDER; resumed if it is there.", show_default="runs/eval-DATE"
+        ),
     ] = None,
     sessions: Annotated[int, typer.Option(min=1, help="Episodes at once.")] = 8,
     repeats: Annotated[int, typer.Option(min=1, help="Tries of each task and seed, for pass@k.")] = 1,
@@ -89,6 +98,8 @@ def suite(
     retry_errors: Annotated[bool, typer.Option("--retry-errors", help="Play recorded errors again.")] = False,
     prices: Annotated[Path | None, PRICES] = None,
     report: Annotated[bool, typer.Option(help="Write the HTML report.")] = True,
+    watch: Annotated[bool, WATCH] = False,
+    watch_at: Annotated[str, WATCH_AT] = "127.0.0.1:0",
 ) -> None:
     """The suite that is named: mean success over tasks, with intervals; environment errors apart.
 
@@ -102,7 +113,8 @@ def suite(
     from holotron.evals.evaluate import evaluate
     from holotron.evals.report import write_report
     from holotron.rollouts.runner import RolloutSettings
-    from holotron.rollouts.suite import opened
+    from holotron.rollouts.spread import Playing
+    from holotron.storage.objects import shown
     from holotron.suites.base import parse_seeds
 
     folder = out or Path("runs") / time.strftime("eval-%Y%m%d-%H%M%S")
@@ -112,28 +124,35 @@ def suite(
     if by is not None:
         by.check()
 
-    async def main() -> Evaluation:
-        async with opened(
-            who, name, tasks=tasks, seeds=wanted, view=view, steps=steps, seconds=seconds, network=network
-        ) as (actor, chosen):
+    async def main(live: LiveRun | None) -> Evaluation:
+        playing = Playing(who, name, tasks, wanted, view, steps, seconds, network=network)
+        async with playing.opened() as (actor, chosen):
+            if live is not None:
+                live.describe(actor.describe(), chosen.name)
             with live_progress(console, chosen.name) as show:
                 settings = RolloutSettings(sessions, retry_errors=retry_errors)
                 return await evaluate(
-                    actor, chosen, folder, settings=settings, repeats=repeats, prices=table, on_progress=show
-                )
+                    actor, chosen, folder, crew=crew.make(playing), settings=settings, repeats=repeats, prices=table,
+                    on_progress=shown_to(show, live), listeners=() if live is None else (live.hear,),
+                    steer=None if live is None else live.steer,
+                )  # fmt: skip
 
-    result = asyncio.run(main())
-    if result.result.grounding is not None:
-        _show_grounding(result.result.grounding)
-    else:
-        show_scores(result)
-    _store(json, result.to_json())
-    if report:
-        with console.status("writing the report"):
-            made = write_report(folder, prices=table)
-        print(f"report: {made.path}")
-    if by is not None:
-        _store(json, {**result.to_json(), "judged": judge_run(folder, by).to_json()})
+    crew.check(watch)
+    with watching(watch, watch_at, console, folder, title=f"eval {name}", prices=table) as live:
+        result = asyncio.run(main(live))
+        if result.result.grounding is not None:
+            _show_grounding(result.result.grounding)
+        else:
+            show_scores(result)
+        if result.result.injection is not None:
+            _show_injection(result.result.injection, folder)
+        _store(json, result.to_json())
+        if report:
+            with console.status("writing the report"):
+                made = write_report(folder, prices=table)
+            print(f"report: {shown(made.path)}")
+        if by is not None:
+            _store(json, {**result.to_json(), "judged": judge_run(folder, by).to_json()})
 
 
 @app.command()
@@ -239,6 +258,17 @@ def _show_grounding(figures: GroundingFigures) -> None:
     )
 
 
+def _show_injection(figures: InjectionFigures, folder: Path) -> None:
+    from holotron.storage.files import replace_file
+
+    table = figures.markdown()
+    replace_file(folder / "injection.md", table.encode())
+    print(f"\n{table}")
+    if figures.overall.attack_at_10.rate is None:
+        print("attack at 10 needs ten tries of each attack where the clean task succeeds: ten seeds, or --repeats")
+    print(f"table: {folder / 'injection.md'}")
+
+
 def _store(path: Path | None, result: dict[str, Any]) -> None:
     from holotron.storage.files import replace_json
 
@@ -251,6 +281,8 @@ def show_scores(result: Evaluation) -> None:
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
+
+    from holotron.storage.objects import shown
 
     table = Table(box=None, pad_edge=False)
     for heading in ("task", "success", "95 % interval", "n", "steps", "errors"):
@@ -274,6 +306,8 @@ def show_scores(result: Evaluation) -> None:
     if result.result.errors and overall.at_least is not None:
         broken = f"{result.result.errors} episodes broke and are in no rate"
         print(f"{broken}; had all of them failed: {100 * overall.at_least:.1f} % of {overall.episodes} episodes")
+    if overall.assisted:
+        print(f"a person had a hand in {overall.assisted} episodes, which are in no rate")
     sampling = result.manifest["config"]["policy"].get("sampling") or {}
     if len(result.result.repeats) > 1 and (sampling.get("temperature") == 0 or sampling.get("seed") is not None):
         print("tries differ by the environment alone: give a --temperature above 0 and no --sample-seed")
@@ -287,4 +321,4 @@ def show_scores(result: Evaluation) -> None:
         print("" if money is None else f", {money:.4f} {cost.currency}")
     if cost.no_money:
         print(f"no cost in money: {cost.no_money}")
-    print(f"run: {result.run}")
+    print(f"run: {shown(result.run)}")

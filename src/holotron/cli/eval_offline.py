@@ -25,7 +25,7 @@ def offline(
     out: Annotated[Path, typer.Option(help="Folder for runs and report; interrupted, the same command goes on there.")],
     size: Annotated[str, typer.Option(help="full, or small: a few of everything, to see that it works.")] = "full",
     parts: Annotated[
-        str, typer.Option(help="all, or some of miniwob, sites-short, sites-medium, sites-long, trac, recall.")
+        str, typer.Option(help="all, or some of miniwob, sites-short, sites-medium, sites-long, trac, oscar, recall.")
     ] = "all",
     grounding: Annotated[
         list[str] | None, typer.Option(help="A grounding benchmark whose files you have, NAME:FOLDER. Repeatable.")

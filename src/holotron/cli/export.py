@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from holotron.errors import ConfigError
+
 app = typer.Typer()
 
 
@@ -18,6 +20,10 @@ def export(
     frame: Annotated[str | None, typer.Option(help="Coordinate frame.", show_default="the dialect's")] = None,
     history: Annotated[str, typer.Option(help="append, epoch:TURNS,KEEP or window:IMAGES.")] = "append",
     failures: Annotated[bool, typer.Option("--failures", help="Also episodes that did not succeed.")] = False,
+    by: Annotated[
+        str | None,
+        typer.Option(metavar="agent|person", help="Learn only what one of them did.", show_default="both"),
+    ] = None,
     also: Annotated[list[Path] | None, typer.Option(help="A further run, for .zip. Repeatable.")] = None,
     part_megabytes: Annotated[
         int, typer.Option(min=1, help="Size of one .zip; what is more goes into further ones.")
@@ -29,11 +35,16 @@ def export(
     machine: recipes take a packed run wherever they take a run directory.
 
       holotron export runs/eval sft.jsonl --dialect surfer
+      holotron export runs/watched corrections.jsonl --by person --failures
       holotron export runs/demos demos.zip --also runs/more-demos
     """
     from rich.console import Console
 
+    if by not in (None, "agent", "person"):
+        raise ConfigError(f"--by is agent or person, not {by!r}")
     if out.suffix == ".zip":
+        if by is not None:
+            raise ConfigError("a .zip holds episodes as they are; --by is for JSON lines")
         _pack([run, *(also or [])], out, failures, part_megabytes * 1_000_000)
         return
 
@@ -49,6 +60,7 @@ def export(
             make_dialect(dialect, frame=frame),
             parse_history(history),
             where=lambda row: failures or bool(row["success"]),
+            author=by,  # type: ignore[arg-type]  # checked above
             on_episode=lambda done: status.update(f"{done} episodes"),
         )
     print(f"{out}  ({made.lines} conversations, {made.replies} replies, {made.episodes} episodes)")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from holotron.cli.agent_options import _replace_parameter
+from holotron.cli.agent_options import replace_parameter
 
 if TYPE_CHECKING:
     from holotron.evals.judging.cases import Judge
@@ -136,7 +136,7 @@ def with_judge(*, required: bool) -> Callable[[C], C]:
     def gather(values: dict[str, Any]) -> Any:
         return JudgeOptions(**values) if values["judge"] else None
 
-    return lambda command: _replace_parameter(command, "by", {"judge": address, **_OPTIONS}, gather)
+    return lambda command: replace_parameter(command, "by", {"judge": address, **_OPTIONS}, gather)
 
 
 def judge_run(run: Path, by: JudgeOptions, *, out: Path | None = None, again: bool = False) -> Judged:

@@ -129,7 +129,7 @@ def main(words: Sequence[str] | None = None) -> NoReturn:
 def _run(words: Sequence[str]) -> int:
     try:
         command = typer.main.get_command(command_line(words))
-        status = command.main(list(words), prog_name="holotron", standalone_mode=False)
+        status = command.main(_with_address(words), prog_name="holotron", standalone_mode=False)
         return status if isinstance(status, int) else 0
     except HolotronError as error:
         return _say(str(error), error.exit_code)
@@ -148,6 +148,14 @@ def _run(words: Sequence[str]) -> int:
 
         traceback.print_exc()
         return _say(f"this is a bug of holotron, not yours. Please send the lines above to {BUGS}", 1)
+
+
+def _with_address(words: Sequence[str]) -> list[str]:
+    """`--ray` may stand without an address, which typer cannot say."""
+    bare = [
+        n for n, word in enumerate(words) if word == "--ray" and (n + 1 == len(words) or words[n + 1].startswith("-"))
+    ]
+    return [part for n, word in enumerate(words) for part in ((word, "auto") if n in bare else (word,))]
 
 
 def _say(problem: str, status: int) -> int:

@@ -25,6 +25,7 @@ COMMANDS = {
     "rollout": ("holotron.cli.rollout", "Run many episodes at once and record every step."),
     "eval": ("holotron.cli.eval", "Score a policy on a suite of tasks."),
     "judge": ("holotron.cli.judge", "Let a model say which episodes succeeded; see how far to trust it."),
+    "watch": ("holotron.cli.watch", "Look at a run in a browser, going on or finished."),
     "report": ("holotron.cli.report", "Turn a run into one HTML page to look at."),
     "export": ("holotron.cli.export", "Turn recorded trajectories into training data."),
     "exchange": ("holotron.cli.exchange", "Write suites for other frameworks: Harbor, verifiers."),

@@ -1,4 +1,4 @@
-"""`holotron plan`: what fits on a GPU, to the byte, before anything runs."""
+"""`holotron plan`: what fits on a GPU, to the byte, before anything runs; with --agents, what a cluster needs."""
 
 from __future__ import annotations
 
@@ -47,14 +47,24 @@ def plan(
     replay: Annotated[bool, typer.Option(help="Decodes write the state every 16th time only.")] = False,
     token_budget: Annotated[int, typer.Option(help="Tokens in one iteration.")] = 2048,
     vision_cache: Annotated[float, typer.Option(help="GiB for encoded image tiles.")] = 1.0,
+    agents: Annotated[
+        int | None, typer.Option(min=1, help="Agents at once: GPUs, cores, memory, network and cost for them.")
+    ] = None,
+    assume: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="With --agents: what was not measured, said otherwise. Repeatable."),
+    ] = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print JSON, in bytes.")] = False,
-    plot: Annotated[Path | None, typer.Option(help="Draw sessions that fit against context length (PNG).")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw sessions by context length, or needs by agents (PNG, SVG).")
+    ] = None,
 ) -> None:
     """Say what fits: weights, states, keys and values, vision cache, workspace; sessions by context length.
 
     holotron plan holotron-12b --gpu H100
     holotron plan runs/mine/model --memory 22 --weights fp8 --context 16k,64k
     holotron plan holo2-8b --json
+    holotron plan --agents 10000 --weights fp8 --assume gpu_hour=2.5
     """
     import torch
 
@@ -64,6 +74,8 @@ def plan(
     from holotron.model.loading import model_config
 
     contexts = [_tokens(text) for text in context.split(",")]
+    if plot is not None and plot.suffix.lower() not in ("", ".png", ".svg", ".pdf"):
+        raise ConfigError(f"--plot {plot}: a picture is a .png, .svg or .pdf")
     if weights not in (None, "bf16", "fp8"):
         raise ConfigError(f"--weights can be bf16 or fp8, not {weights!r}")
     weight_dtype = "float8_e4m3fn" if weights == "fp8" else weight_dtype
@@ -82,6 +94,18 @@ def plan(
     total = int(memory * GiB) if memory is not None else gpu_bytes(gpu)
     usable = int(total * fraction)
     device = f"{memory:g} GiB" if memory is not None else gpu
+    if agents is not None:
+        if len(planners) > 1 and models:
+            raise ConfigError("--agents plans for one model at a time")
+        if sessions is not None:
+            raise ConfigError("with --agents, say how many sessions a GPU works on with --assume sessions_per_gpu=N")
+        kind = "fp8" if weight_dtype == "float8_e4m3fn" else "bf16"
+        _for_agents(
+            agents, assume or [], planners[0], kind, None if memory else gpu_name(gpu), usable, json_output, plot
+        )
+        return
+    if assume:
+        raise ConfigError("--assume belongs to --agents N")
     rows = [_row(planner, length, usable, sessions) for planner in planners for length in contexts]
     card = gpu_name(gpu) if memory is None else None
     asked = models or ["holotron-12b", "holo2-8b"]
@@ -96,6 +120,29 @@ def plan(
         _print_best(device, best)
     if plot is not None:
         _draw(planners, usable, plot, f"{device}, {fraction:.0%} of {total / GiB:.1f} GiB, {state_dtype} state")
+
+
+def _for_agents(
+    agents: int,
+    assume: list[str],
+    planner: Planner,
+    kind: str,
+    gpu: str | None,
+    usable: int,
+    json_output: bool,
+    plot: Path | None,
+) -> None:
+    from holotron.cli import plan_agents
+
+    scale = plan_agents.scale_for(planner, kind, gpu, usable, plan_agents.assumptions(assume))
+    need = scale.need(agents)
+    title = f"{planner.model.name} in {kind}, {gpu or f'{usable / 2**30:.0f} GiB'}"
+    if json_output:
+        print(plan_agents.as_json(scale, need, {"model": planner.model.name, "weights": kind, "gpu": gpu}))
+    else:
+        plan_agents.show(scale, need, f"{title}, tasks of {scale.rate.steps} steps")
+    if plot is not None:
+        plan_agents.draw(scale, need, plot, f"{title}, tasks of {scale.rate.steps} steps")
 
 
 def _tokens(text: str) -> int:
@@ -170,12 +217,12 @@ def _print_best(device: str, best: list[dict[str, Any]]) -> None:
 def _print(device: str, total: int, usable: int, planners: list[Planner], rows: list[dict[str, Any]]) -> None:
     from rich import box
     from rich.console import Console
+    from rich.measure import Measurement
     from rich.table import Table
 
     from holotron.engine.plan import GiB
 
     console = Console()
-    console.width = max(console.width, 126)  # a table cut to pieces helps nobody; terminals scroll
     title = f"{device}: {total / GiB:.1f} GiB, {usable / GiB:.1f} GiB to plan with (sizes in GiB)"
     table = Table(
         box=box.SIMPLE_HEAD,
@@ -197,6 +244,8 @@ def _print(device: str, total: int, usable: int, planners: list[Planner], rows: 
         style = None if row["fits"] else "red"
         counts = [f"{row['context']:,}", f"{row['sessions_that_fit']:,}", f"{row['sessions']:,}"]
         table.add_row(row["model"], *counts, f"{row['session_bytes'] / GiB:.3f}", *sizes, style=style)
+    # A table cut to pieces helps nobody; terminals scroll.
+    console.width = max(console.width, Measurement.get(console, console.options.update(width=1000), table).maximum)
     console.print(table)
     for planner in planners:
         per_token = planner.page_bytes / planner.engine.page_size

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from holotron.cli.agent_options import with_policy, with_view
+from holotron.cli.eval_results import PRICES, prices_of
+from holotron.cli.watching import WATCH, WATCH_AT, watching
 from holotron.errors import ConfigError
 from holotron.model.bundled import BUNDLED
 from holotron.types import Outcome
@@ -61,8 +63,9 @@ def run(
         list[str] | None,
         typer.Option(
             metavar="NAME=VARIABLE@HOST",
-            help="A password the agent may use on that site and never sees: it writes <secret:NAME>, the value comes "
-            "from the environment variable. Repeatable.",
+            help="A password the agent may use on that site (https) and never sees: it writes <secret:NAME>, the value "
+            "comes from the environment variable. NAME:any=VARIABLE@HOST for fields that are not for passwords. "
+            "Repeatable.",
         ),
     ] = None,
     allow: Annotated[
@@ -88,12 +91,16 @@ def run(
         bool, typer.Option("--json", help="Print the result as one JSON object, and nothing else.")
     ] = False,
     out: Annotated[Path | None, typer.Option(help="Run directory.", show_default="runs/run-DATE")] = None,
+    prices: Annotated[Path | None, PRICES] = None,
+    watch: Annotated[bool, WATCH] = False,
+    watch_at: Annotated[str, WATCH_AT] = "127.0.0.1:0",
 ) -> None:
     """Give the agent one task in a real browser and watch it: every thought, action and timing, then a report.
 
     holotron run "Find the newest release" --url https://www.python.org --policy http://localhost:8000/v1
     holotron run "Log in" --url shop.example --secret password=SHOP_PASSWORD@shop.example --profile shop.json
     holotron run "Press Save" --url http://localhost:3000 --private --json
+    holotron run "Order paper" --url shop.example --watch
 
     Exit status: 0 answered; 10 failed; 11 out of steps, time or tokens; 12 stuck; 13 answered, but an action was
     refused on the way; 6 the browser or the site failed; 7 the policy failed; 130 and 143 interrupted."""
@@ -102,13 +109,13 @@ def run(
     from holotron.agent.approval import Approval
     from holotron.agent.events import Ended
     from holotron.api.running import NOT_FOR_THE_WEB, RunResult, run_async
-    from holotron.cli.asking import terminal_approver
+    from holotron.cli.asking import first_of, terminal_approver
     from holotron.evals.report import write_report
 
     folder = out or Path("runs") / time.strftime("run-%Y%m%d-%H%M%S")
     console = Console(stderr=as_json)
     ask = terminal_approver(folder) if sys.stdin.isatty() and not as_json else None
-    if ask is None and confirm is not Confirm.never:
+    if ask is None and not watch and confirm is not Confirm.never:
         console.print(
             "Nobody to ask here: what would have to be asked about is refused, unless --rules allow it; "
             "--confirm never allows everything.",
@@ -122,40 +129,46 @@ def run(
         if isinstance(event, Ended):
             ended.append(event.trajectory)
 
-    work = run_async(
-        goal,
-        url=url,
-        policy=who,
-        secrets=secret or (),
-        allow=allow or (),
-        private=private,
-        confirm=Approval(confirm.value, ask),
-        rules=rules,
-        steps=steps,
-        seconds=seconds,
-        tokens=tokens,
-        view=view,
-        headed=headed,
-        profile=profile,
-        cdp=cdp,
-        out=folder,
-        listeners=[lambda episode, event: _show(console, event), hear],
-    )
-    try:
-        result, stopped_by = asyncio.run(_interruptible(work))
-    except ConfigError as error:
-        raise ConfigError(f"{error}{_remedy(str(error))}") from None
-    if result is None:  # stopped
-        if not ended:
-            raise typer.Exit(128 + stopped_by)  # before there was anything to record
-        result = RunResult.of(ended[0], folder)
-    report = write_report(folder).path
-    if as_json:
-        print(json.dumps(result.to_json() | {"report": str(report)}, ensure_ascii=False))
-    else:
-        _close(console, result)
-        print(f"report: {report}")
-    raise typer.Exit(128 + stopped_by if stopped_by else exit_status(result))
+    table = prices_of(prices)
+    with watching(watch, watch_at, console, folder, title="run", prices=table, attended=ask is not None) as live:
+        approvers = [one for one in (ask, live.ask if live is not None else None) if one is not None]
+        work = run_async(
+            goal,
+            url=url,
+            policy=who,
+            secrets=secret or (),
+            allow=allow or (),
+            private=private,
+            confirm=Approval(confirm.value, first_of(*approvers) if approvers else None),
+            rules=rules,
+            steps=steps,
+            seconds=seconds,
+            tokens=tokens,
+            view=view,
+            headed=headed,
+            profile=profile,
+            cdp=cdp,
+            out=folder,
+            listeners=[lambda episode, event: _show(console, event), hear, *([] if live is None else [live.hear])],
+            steer=None if live is None else live.steer,
+        )
+        try:
+            result, stopped_by = asyncio.run(_interruptible(work))
+        except ConfigError as error:
+            raise ConfigError(f"{error}{_remedy(str(error))}") from None
+        if result is None:  # stopped
+            if not ended:
+                raise typer.Exit(128 + stopped_by)  # before there was anything to record
+            result = RunResult.of(ended[0], folder)
+        report = write_report(folder, prices=table).path
+        if as_json:
+            print(json.dumps(result.to_json() | {"report": str(report)}, ensure_ascii=False))
+        else:
+            _close(console, result)
+            print(f"report: {report}")
+        if stopped_by:
+            raise typer.Exit(128 + stopped_by)
+    raise typer.Exit(exit_status(result))
 
 
 async def _interruptible(work: Coroutine[Any, Any, RunResult]) -> tuple[RunResult | None, int]:
@@ -217,7 +230,7 @@ def _show(console: Console, event: Event) -> None:
     from rich.text import Text
 
     from holotron.agent.describe import describe
-    from holotron.agent.events import Acted, Refused, Thought
+    from holotron.agent.events import Acted, Refused, Steered, Thought
 
     match event:
         case Thought():
@@ -231,6 +244,11 @@ def _show(console: Console, event: Event) -> None:
                 line.append(describe(event.reply.action), style="bold")
             line.append(f"  {event.seconds:.1f} s", style="dim")
             console.print(line)
+        case Steered() if event.what in ("took over", "handed back", "instructed", "stopped"):
+            said = "said" if event.what == "instructed" else event.what
+            console.print(Text(f"     a person {said} {event.text}".rstrip(), style="magenta"))
+        case Acted() if event.author == "person":
+            console.print(Text(f"     a person: {describe(event.action)}", style="magenta"))
         case Refused() if event.question:
             console.print(Text(f"     REFUSED: {event.question}", style="red bold"))
         case Acted() if event.result.observation.note:

@@ -40,6 +40,15 @@ def serve(
     context_length: Annotated[
         int | None, typer.Option("--context", help="Tokens per session to plan for.", show_default="16384")
     ] = None,
+    replicas: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N", help="Several engines behind one address: one per GPU, or CPU processes. Or their addresses."
+        ),
+    ] = None,
+    ray: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Start the replicas on this Ray cluster; auto finds one.")
+    ] = None,
     config: Annotated[Path | None, typer.Option(help="Settings in a TOML file.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print all settings, resolved, and stop.")] = False,
 ) -> None:
@@ -54,6 +63,7 @@ def serve(
       holotron serve                                                  the small model, on http://127.0.0.1:8000/v1
       holotron serve Hcompany/Holotron-12B --weights fp8 --context 32768
       holotron serve runs/mine/model --port 8001 --dry-run > server.toml
+      holotron serve Hcompany/Holotron-12B --replicas 8               one engine on each of eight GPUs
     """
     from holotron.agent.computer import ComputerUser
     from holotron.agent.policies.registry import announced_profile
@@ -94,7 +104,21 @@ def serve(
     if dry_run:
         print(listing)
         return
-    run(resolved.settings, agent=profile.to_json(), computer=ComputerUser(profile))
+    if replicas is None and ray is None:
+        run(resolved.settings, agent=profile.to_json(), computer=ComputerUser(profile))
+        return
+    from holotron.fleet.serving import serve_fleet
+
+    serve_fleet(resolved.settings, profile.to_json(), _replicas(replicas or "1"), ray=ray, said=list(resolved.origins))
+
+
+def _replicas(text: str) -> int | list[str]:
+    """How many, or where."""
+    if text.isdecimal():
+        return int(text)
+    if ":" not in text:
+        raise ConfigError(f"--replicas {text}: say how many, or the addresses of those that run, with commas between")
+    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def _listing(resolved: Any) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import time
+import select
+import sys
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
@@ -43,7 +45,7 @@ def serve(
     split: Annotated[str, typer.Option(help="train or heldout: which themes and layouts.")] = "train",
     viewport: Annotated[str | None, typer.Option(help="laptop or phone; by seed if not given.")] = None,
 ) -> None:
-    """Open an app in your own browser, with a task to do. Ctrl-C ends it and says how it went.
+    """Open an app in your own browser, with a task to do; the terminal says how it stands and takes answers.
 
     holotron sites serve shop
     holotron sites serve admin-role --seed 7 --port 0
@@ -59,16 +61,29 @@ def serve(
         server, episode, title = _open_site(name, seed, port, split, viewport)
     console.print(f"[bold]http://127.0.0.1:{server.port}{episode.assignment.start}[/bold]")
     console.print(f"Task {title}: {episode.goal}", highlight=False)
+    console.print("Where it asks for an answer, or cannot be done, write that here.")
     told = None
     try:
-        while True:
-            time.sleep(0.5)
-            verdict = episode.verdict()
-            if verdict != told:
+        for answer in _typed():
+            verdict = episode.verdict(answer or None)
+            if answer:
+                console.print(f"{'right' if verdict.success else 'wrong'}: {verdict.reason}", highlight=False)
+            elif verdict != told:
                 told = verdict
                 console.print(f"{'done' if verdict.success else 'not yet'}: {verdict.reason}", highlight=False)
     finally:
         server.close()
+
+
+def _typed() -> Iterator[str]:
+    """Twice a second what has been typed since, as a line or as nothing."""
+    sources = [sys.stdin] if sys.stdin is not None else []
+    while True:
+        ready = select.select(sources, [], [], 0.5)[0]
+        line = sys.stdin.readline() if ready else ""
+        if ready and not line:
+            sources = []  # it has been closed
+        yield line.strip()
 
 
 def _open_site(name: str, seed: int, port: int, split: str, viewport: str | None) -> tuple[Any, Any, str]:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from holotron.cli.crew_options import PANEL, RAY
+
+if TYPE_CHECKING:
+    from holotron.training.recipe import CommonRecipe
+
 app = typer.Typer(no_args_is_help=True)
 
+_RANKS = typer.Option(min=1, help="Ranks of the trainer, with --ray: one for each GPU or core.", rich_help_panel=PANEL)
 _RECIPE = "A TOML file, or a recipe of the package by name, such as {}: `holotron train --list`."
 
 
@@ -57,13 +63,16 @@ def sft(
         float | None, typer.Option(min=0.01, help="Stop after this long, the learning rate decayed.")
     ] = None,
     device: Annotated[str | None, typer.Option(help="cuda or cpu; by default the GPU if there is one.")] = None,
+    ray: Annotated[str | None, RAY] = None,
+    ranks: Annotated[int, _RANKS] = 1,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the complete recipe and stop.")] = False,
 ) -> None:
-    """Supervised fine-tuning. Under torchrun the model is sharded over all ranks.
+    """Supervised fine-tuning. Under torchrun, or on Ray, the model is sharded over all ranks.
 
     holotron train sft holotron-mini/0-reading --minutes 9
     holotron train sft mine.toml optimiser.lr=1e-4 --out runs/mine
     torchrun --nproc-per-node 8 -m holotron train sft mine.toml
+    holotron train sft mine.toml --ray --ranks 16 --out /shared/runs/mine
     """
     from holotron.training.recipe import read_recipe
 
@@ -75,11 +84,17 @@ def sft(
         print(wanted.model_dump_json(indent=2))
         return
 
-    from holotron.training.distributed import ranks
+    folder = out or Path("runs") / wanted.name
+    if ray is not None:
+        _on_ray("sft", wanted, folder, ray, ranks, device)
+        return
+
+    from holotron.training.distributed import ranks as ranks_here
     from holotron.training.trainer import Trainer
 
-    with ranks(device) as where:
-        Trainer(wanted, out or Path("runs") / wanted.name, where).run()
+    _alone(ranks)
+    with ranks_here(device) as where:
+        Trainer(wanted, folder, where).run()
 
 
 @app.command()
@@ -91,6 +106,8 @@ def rl(
     out: Annotated[Path | None, typer.Option(help="Folder of the run. Run again, it resumes.")] = None,
     minutes: Annotated[float | None, typer.Option(min=0.01, help="Stop after this long.")] = None,
     device: Annotated[str | None, typer.Option(help="cuda or cpu; by default the GPU if there is one.")] = None,
+    ray: Annotated[str | None, RAY] = None,
+    ranks: Annotated[int, _RANKS] = 1,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the complete recipe and its tasks, and stop.")
     ] = False,
@@ -113,6 +130,11 @@ def rl(
     [bold]To begin.[/bold]
 
       holotron train rl holotron-mini/4-rl --minutes 10
+
+    [bold]More engines.[/bold] With rollouts.processes=N that many processes play, each with an engine and browsers of
+    its own: on this machine, or with --ray wherever there is room.
+
+      holotron train rl holotron-mini/4-rl rollouts.processes=4 rollouts.sessions=96
     """
     from holotron.training.recipe import read_recipe
     from holotron.training.rl.recipe import RlRecipe
@@ -130,9 +152,40 @@ def rl(
         print(f"{len(names)} tasks: {' '.join(names)}")
         return
 
+    folder = out or Path("runs") / wanted.name
+    if ray is not None and ranks > 1:
+        _on_ray("rl", wanted, folder, ray, ranks, device)
+        return
+
+    from holotron.errors import ConfigError
+    from holotron.training.distributed import ranks as ranks_here
     from holotron.training.rl.trainer import RlTrainer
 
-    RlTrainer(wanted, out or Path("runs") / wanted.name, device).run()
+    place = None
+    _alone(ranks)
+    with ranks_here(device) as where:
+        if ray is not None and where.first:
+            if not wanted.rollouts.processes:
+                raise ConfigError("--ray is for processes that play: say how many, such as rollouts.processes=4")
+            from holotron.fleet.ray_place import RayPlace
+
+            place = RayPlace(ray, gpus=float(where.device.type == "cuda"))
+        RlTrainer(wanted, folder, where, place=place).run()
+
+
+def _on_ray(
+    kind: Literal["sft", "rl"], recipe: CommonRecipe, out: Path, ray: str, ranks: int, device: str | None
+) -> None:
+    from holotron.fleet.ray_train import train_on_ray
+
+    train_on_ray(kind, recipe, out, address=ray, ranks=ranks, device=device)
+
+
+def _alone(ranks: int) -> None:
+    from holotron.errors import ConfigError
+
+    if ranks > 1:
+        raise ConfigError("--ranks is for --ray; on this machine: torchrun --nproc-per-node N -m holotron train ...")
 
 
 @app.command()

@@ -78,13 +78,14 @@ def hard_samples(page: MadePage, shot: Shot, rng: random.Random) -> list[Sample]
     whole = page.size.width * page.size.height
     hard = [e for e in screen.targets if e.area <= LARGEST_AREA * whole and mistakable(screen, e)]
     small = sorted(in_turns([e for e in hard if e.area <= MEDIAN_AREA * whole], rng), key=lambda e: not e.name)
-    first = _first_sample(screen, small, rng)
+    first = first_sample(screen, small, rng)
     if first is None:
         return []
-    second = _first_sample(screen, [e for e in in_turns(hard, rng) if e.box != first.box], rng)
+    second = first_sample(screen, [e for e in in_turns(hard, rng) if e.box != first.box], rng)
     return [first] if second is None else [first, second]
 
 
-def _first_sample(screen: DescribedScreen, targets: list[Element], rng: random.Random) -> Sample | None:
+def first_sample(screen: DescribedScreen, targets: list[Element], rng: random.Random) -> Sample | None:
+    """Of the first target that can be described."""
     samples = (click_sample(screen, target, rng) for target in targets)
     return next((sample for sample in samples if sample is not None), None)

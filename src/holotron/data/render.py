@@ -36,7 +36,7 @@ from holotron.envs.tab import Clipboard, Display, Tab
 from holotron.errors import EnvironmentFault
 from holotron.types import Action, Click, Write
 
-_LABELS = (files(__package__) / "assets" / "labels.js").read_text()
+LABELS = (files(__package__) / "assets" / "labels.js").read_text()
 _UNIT = 1 / 16  # CSS pixels, of the character boxes that labels.js gives
 _PAINTED = frozenset({"button", "swatch", "shape", "tab", "option", "menuitem", "card", "row", "day", "switch"})
 FLAGS = ("--disable-partial-raster",)
@@ -173,15 +173,15 @@ async def load(tab: Tab, page: MadePage) -> None:
 
 async def shoot(tab: Tab) -> Shot:
     """What the tab shows now, with labels. Works on any page, not only on ours."""
-    found = json.loads(await tab.evaluate(_LABELS))
+    found = await tab.evaluate(LABELS)
     reply = await tab.send("Page.captureScreenshot", format="png", optimizeForSpeed=True)
-    image, size = await asyncio.to_thread(_compact, base64.b64decode(reply["data"]))
-    return Shot(image, size, tuple(map(_element, found["elements"])), _text(found))
+    return await asyncio.to_thread(labelled, base64.b64decode(reply["data"]), found)
 
 
-def _compact(png: bytes) -> tuple[bytes, tuple[int, int]]:
-    image = Image.open(io.BytesIO(png))
-    return encode(image), image.size
+def labelled(png: bytes, found: str) -> Shot:
+    """A screenshot with what `LABELS` said about the page at that moment."""
+    image, known = Image.open(io.BytesIO(png)), json.loads(found)
+    return Shot(encode(image), image.size, tuple(map(_element, known["elements"])), _text(known))
 
 
 def _action(move: Move, shot: Shot) -> Action | None:

@@ -31,12 +31,15 @@ from holotron.engine.engine import Engine
 from holotron.engine.exported import ExportedSession
 from holotron.engine.generation import Generation
 from holotron.engine.grammar import Matcher
-from holotron.engine.log import Log
+from holotron.engine.log import Log, scoped
 from holotron.engine.session import Session
+from holotron.engine.weights import Arriving, Change, HalfLoaded, LowRank, Sparse
 
 __all__ = [
+    "Arriving",
     "AsyncEngine",
     "AsyncSession",
+    "Change",
     "Engine",
     "EngineConfig",
     "EngineStats",
@@ -44,8 +47,10 @@ __all__ = [
     "ExportedSession",
     "Generation",
     "Grammar",
+    "HalfLoaded",
     "IntegrityError",
     "Log",
+    "LowRank",
     "Mark",
     "Matcher",
     "OnUpdate",
@@ -58,8 +63,10 @@ __all__ = [
     "SessionBusy",
     "SessionInfo",
     "Span",
+    "Sparse",
     "StepReport",
     "Timings",
     "TokenEvent",
     "UnknownSession",
+    "scoped",
 ]

@@ -14,14 +14,13 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
-from torch import Tensor
-
 from holotron.engine.api import EngineStats, Grammar, Mark, OnUpdate, Result, SamplingParams, SessionInfo, Span
-from holotron.engine.exported import ExportedSession
+from holotron.engine.exported import ExportedSession, log_alone
 from holotron.engine.generation import Generation
 from holotron.engine.grammar import Matcher
 from holotron.engine.log import compose_screen
 from holotron.engine.session import SessionCommands
+from holotron.engine.weights import Change
 
 if TYPE_CHECKING:
     from holotron.engine.content import Part, Parts
@@ -71,11 +70,14 @@ class AsyncEngine:
     async def compile(self, grammar: Grammar | None) -> Matcher | None:
         return await self.on_worker(lambda: self._engine.compile(grammar)) if grammar is not None else None
 
-    async def update_weights(self, tensors: Mapping[str, Tensor], on_update: OnUpdate = "keep") -> int:
-        return await asyncio.wrap_future(self._engine.on_loop(lambda core: core.update_weights(tensors, on_update)))
+    async def update_weights(
+        self, changes: Mapping[str, Change], on_update: OnUpdate = "keep", version: int | None = None
+    ) -> int:
+        later = self._engine.on_loop(lambda core: core.update_weights(changes, on_update, version))
+        return await asyncio.wrap_future(later)
 
     async def stats(self) -> EngineStats:
-        return await asyncio.wrap_future(self._engine.on_loop(lambda core: core.stats()))
+        return await asyncio.wrap_future(self._engine.counted())
 
     async def on_worker(self, work: Callable[[], T]) -> T:
         """Do something slow on one of the engine's worker threads."""
@@ -105,9 +107,10 @@ class AsyncSession(SessionCommands):
         *,
         grammar: Grammar | Matcher | None = None,
         timeout: float | None = None,
+        said: Iterable[int] = (),
     ) -> Generation:
         matcher = await self._engine.aio.compile(grammar) if isinstance(grammar, Grammar) else grammar
-        return await asyncio.wrap_future(self._generate(sampling, matcher, timeout))
+        return await asyncio.wrap_future(self._generate(sampling, matcher, timeout, said))
 
     async def prefill(self, timeout: float | None = None) -> Result:
         return await (await self.generate(SamplingParams(max_tokens=0), timeout=timeout))
@@ -130,6 +133,11 @@ class AsyncSession(SessionCommands):
 
     async def export(self) -> ExportedSession:
         return await asyncio.wrap_future(self._export())
+
+    async def export_log(self) -> ExportedSession:
+        """The log alone, for another engine to compute again."""
+        log = await asyncio.wrap_future(self._log())
+        return await self._engine.aio.on_worker(lambda: log_alone(self.id, log, self._engine.model.config))
 
     async def tokens(self) -> list[int]:
         return await asyncio.wrap_future(self._tokens())

@@ -218,6 +218,7 @@ class SessionInfo:
     busy: bool
     oldest_version: int  # of the weights behind what it remembers
     newest_version: int
+    host_bytes: int = 0  # of `bytes`, those in the host tier; the others are on the device
 
 
 # ----------------------------------------------------------------------------------------------------------- settings
@@ -232,11 +233,15 @@ class EngineConfig:
     kv_tokens: int = 65_536  # device pool for keys and values, rounded up to whole pages
     state_rows: int = 64  # device pool for recurrent states: one per session on the device, one per snapshot
     host_bytes: int | None = None  # where states and pages go when the device is full; None: half of what is free now
+    disk_folder: str | None = None  # where they go when the host is full too: files without a name; None: nowhere
+    disk_bytes: int | None = None  # of these files; None: half of what is free there now
     state_dtype: str | None = None  # "float32" (default), "bfloat16", ...
     replay: bool = False  # decodes write the state every 16th time only, and keep the inputs since beside it
     weight_dtype: str | None = None  # of Mamba and MLP projections: "float8_e4m3fn" halves them and doubles their speed
+    vision_dtype: str | None = None  # of the products of tower and projector: "float8_e4m3fn", for RADIO towers
     kv_dtype: str | None = None  # the model's own unless stated; "float8_e4m3fn" halves it
 
+    drafts: int = 0  # tokens of a reply that are guessed and then read in one pass (see `drafts`); without overlap
     overlap: bool | None = None  # launch an iteration before the tokens of the last are read; None: on a GPU
     graphs: bool | None = None  # fill decodes up to a few batch sizes and replay captured graphs; None: on a GPU
 
@@ -252,6 +257,7 @@ class EngineConfig:
     # Finished stateless requests kept for the next one to resume. None: as long as nobody needs their room.
     prefix_cache_bytes: int | None = None
     vision_cache_bytes: int | None = None  # rows of pictures; None: three large screenshots for each running sequence
+    picture_cache_bytes: int | None = None  # tiles of pictures that may be sent again; None: 1/16 of the free memory
     vision_batch: int = 32  # tiles encoded at once
     prefetch: bool = False  # compute appended tokens when nothing else is to be done, before generate asks for them
     workers: int = 2  # threads for images and grammars
@@ -263,11 +269,15 @@ class EngineConfig:
         for name in ("vision_batch", "workers", "max_sessions", "expected_tokens"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"engine: {name} must be at least 1, got {getattr(self, name)}")
-        for name in ("host_bytes", "prefix_cache_bytes", "vision_cache_bytes", "gather"):
+        for name in ("host_bytes", "disk_bytes", "prefix_cache_bytes", "vision_cache_bytes", "picture_cache_bytes",
+                     "gather", "drafts"):  # fmt: skip
             if (getattr(self, name) or 0) < 0:
                 raise ConfigError(f"engine: {name} must not be negative, got {getattr(self, name)}")
-        if self.weight_dtype not in (None, "float8_e4m3fn"):
-            raise ConfigError(f"engine: weight_dtype can be float8_e4m3fn or nothing, got {self.weight_dtype!r}")
+        for name in ("weight_dtype", "vision_dtype"):
+            if getattr(self, name) not in (None, "float8_e4m3fn"):
+                raise ConfigError(f"engine: {name} can be float8_e4m3fn or nothing, got {getattr(self, name)!r}")
+        if self.drafts and self.overlap:
+            raise ConfigError("engine: drafts follow the last token, which with overlap is not known in time; take one")
         if self.token_budget < self.max_running:
             raise ConfigError(
                 f"engine: token_budget ({self.token_budget}) must be at least max_running ({self.max_running}): "
@@ -289,10 +299,15 @@ class EngineStats:
     host_seconds: float = 0.0  # of the loop, doing something
     wait_seconds: float = 0.0  # of the loop, waiting for the device to finish an iteration
     forced_tokens: int = 0  # of the generated, those a grammar left no choice about
+    drafted_tokens: int = 0  # guessed, and read by the network
+    drafts_kept: int = 0  # of these, those that were right
     tiles_encoded: int = 0
     tiles_reused: int = 0
+    pictures_reused: int = 0  # sent again, and neither decoded nor cut again
     blocks_to_host: int = 0
     blocks_to_device: int = 0
+    blocks_to_disk: int = 0
+    blocks_from_disk: int = 0
     preemptions: int = 0
     evicted_sessions: int = 0
     forgotten_sessions: int = 0  # for lack of memory; computed again when they are needed
@@ -313,8 +328,10 @@ class EngineStats:
     rows_used: int = 0
     rows_total: int = 0
     host_bytes_used: int = 0
+    disk_bytes_used: int = 0
     vision_bytes_used: int = 0
     pixel_bytes_used: int = 0  # host memory: the tiles that logs show, to encode them again should it be needed
+    picture_bytes_used: int = 0  # host memory: the tiles of pictures that may be sent again
 
 
 @dataclass(frozen=True, slots=True)

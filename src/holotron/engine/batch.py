@@ -8,16 +8,16 @@ Legend: S pieces, T tokens, M pages in the widest table.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from holotron.engine.blocks import Pools
-from holotron.engine.log import TileSpan
+from holotron.engine.log import Tile, TileSpan
 from holotron.engine.memory import Memory
-from holotron.engine.scheduler import Piece
+from holotron.engine.pieces import Piece
+from holotron.engine.pools import Pools
 from holotron.engine.sequence import Sequence
 
 
@@ -34,6 +34,7 @@ class Batch:
     source_D: np.ndarray  # of the decodes alone: nobody else can be ahead of the host
     shown: list[tuple[int, TileSpan]]  # where in the batch each stretch of a tile goes
     shift_3T: np.ndarray | None = None  # see `Layout`; None: the model has no use for it
+    ahead: list[Tile] = field(default_factory=list)  # of pictures that go on behind a piece
 
 
 class Tables:
@@ -116,11 +117,14 @@ def mixed_batch(pieces: list[Piece], pools: Pools, *, axes: bool) -> Batch:
     source = np.array([sequence.source for sequence in sequences[:decodes]], np.int64)
     ids: list[int] = []
     shown: list[tuple[int, TileSpan]] = []
+    ahead: list[Tile] = []
     for piece, sequence in zip(pieces, sequences, strict=True):
         if sequence.log.tiles:
             for span in sequence.log.shown(piece.start, piece.end):
                 shown.append((len(ids) + span.start - piece.start, span))
+            ahead += sequence.log.tiles_behind(piece.end)
         ids += [0] if sequence.promised else sequence.log.ids[piece.start : piece.end]
+        ids += sequence.draft.tokens if sequence.draft is not None else ()
     id_T = np.array(ids, np.int64)
     for at, span in shown:
         id_T[at : at + span.count] = 0  # a placeholder need not have a row in the table of embeddings
@@ -141,7 +145,20 @@ def mixed_batch(pieces: list[Piece], pools: Pools, *, axes: bool) -> Batch:
     if axes:
         logs = [piece.request.sequence.log.shifts(piece.start, piece.end) for piece in pieces]
         shift = np.concatenate(logs, axis=1)
-    return Batch(decodes, length, context, row, table, slot, position, id_T, source, shown, shift)
+    return Batch(decodes, length, context, row, table, slot, position, id_T, source, shown, shift, ahead)
+
+
+def read_rows(pieces: list[Piece]) -> list[int] | None:
+    """Whose vectors are wanted, of the tokens of a batch: the last of each piece, and those a draft was guessed from.
+    None: there is no draft, and it is the last of each."""
+    if all(piece.request.sequence.draft is None for piece in pieces):
+        return None
+    rows: list[int] = []
+    end = 0
+    for request, _, count in pieces:
+        draft, end = request.sequence.draft, end + count
+        rows += range(end - 1 - (len(draft.tokens) if draft is not None else 0), end)
+    return rows
 
 
 @dataclass(slots=True)
@@ -149,8 +166,11 @@ class Filled:
     """A batch filled up to given numbers of decodes, prompts and tokens (see `prompt_graphs`)."""
 
     lengths: tuple[int, ...]
-    arrays: list[np.ndarray]  # starts, contexts, rows, page tables, slots, positions, ids, sources, last tokens
+    # Starts, contexts, rows, page tables, slots, positions, ids, sources, last tokens; shifts, where there are any.
+    arrays: list[np.ndarray]
     shown: list[tuple[int, TileSpan]]
+    ahead: list[Tile]
+    moved: int  # places that all but the decodes have moved by
 
 
 def fill_up(
@@ -193,8 +213,10 @@ def fill_up(
         source,
         last,
     ]
+    if batch.shift_3T is not None:
+        arrays.append(np.ascontiguousarray(spread(batch.shift_3T.T, tokens, 0).T))
     shown = [(at + decodes - real if at >= real else at, span) for at, span in batch.shown]
-    return Filled(tuple(length.tolist()), arrays, shown)
+    return Filled(tuple(length.tolist()), arrays, shown, batch.ahead, decodes - real)
 
 
 def fed_back(ids_T: Tensor, source_D: Tensor, sampled: Tensor) -> Tensor:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import torch
-from torch import Tensor
 
 from holotron.engine.api import (
     EngineConfig,
@@ -27,19 +26,21 @@ from holotron.engine.api import (
     StepReport,
     UnknownSession,
 )
+from holotron.engine.drafts import Drafter
 from holotron.engine.integrity import check_integrity
 from holotron.engine.log import Log, TileStore
 from holotron.engine.penalties import penalties_of
+from holotron.engine.pieces import Plan
 from holotron.engine.pipeline import Pipeline
 from holotron.engine.replies import Replies
 from holotron.engine.runner import Runner
-from holotron.engine.scheduler import Plan, Scheduler
+from holotron.engine.scheduler import Scheduler
 from holotron.engine.sequence import Request, Sequence
 from holotron.engine.sessions import Sessions
 from holotron.engine.sizes import allocate, context_limit, vision_cache_bytes
 from holotron.engine.text import TextStream
 from holotron.engine.vision import VisionCache
-from holotron.engine.weights import load_weights
+from holotron.engine.weights import Change, WeightLoader
 from holotron.errors import CapacityError, HolotronError, InputError
 from holotron.model.model import Holotron
 
@@ -56,17 +57,21 @@ class Core:
         self._totals = EngineStats()
         self._speed = 0.0  # tokens per second, smoothed
         self._finished = self._tiles = 0  # so far
-        overlap = config.overlap if config.overlap is not None else model.device.type == "cuda"
+        overlap = config.overlap if config.overlap is not None else model.device.type == "cuda" and not config.drafts
         if config.weight_dtype is not None:
             model.language_model.quantize()
-            if model.device.type == "cuda":
-                torch.cuda.empty_cache()  # the pools below need what the wide weights took
+        if config.vision_dtype is not None:
+            model.quantize_vision()
+        if model.device.type == "cuda":
+            torch.cuda.empty_cache()  # the pools below need what wide weights took
         self.pools = allocate(model, config)
+        self.weights = WeightLoader(model)
         self.context_limit = context_limit(model.config.decoder, config)
         self.sessions = Sessions(config, self.pools, self.context_limit, model.config.tokens.image_start)
         self.tiles = TileStore(model.config.image)
         self.vision = VisionCache(model, vision_cache_bytes(model.config, config, model.dtype), config.vision_batch)
         self.runner = Runner(model, self.pools, self.vision, config, self.context_limit)
+        drafter = Drafter(config.drafts, self.context_limit) if config.drafts else None
         self.scheduler = Scheduler(
             config,
             self.pools,
@@ -75,6 +80,7 @@ class Core:
             reserves=self.sessions,
             filler=self.runner.filler,
             repeats=overlap and self.runner.repeats,
+            drafter=drafter,
         )
         self.replies = Replies(model.config.tokens.eos, self.context_limit, self._totals, self.finish)
         self.pipeline = Pipeline(
@@ -102,6 +108,9 @@ class Core:
         self._expire()
         plan = pipeline.step()
         if plan is None:
+            if self.pools.filing and self.scheduler.active():
+                self.pools.collect(wait=0.005)  # somebody waits for a file, or for room that writing one makes
+                return True
             return False
         seconds, waited = time.perf_counter() - started, pipeline.waited - waited
         self._totals.wait_seconds += waited
@@ -137,11 +146,12 @@ class Core:
         request.cached = sequence.memory.length
         self._totals.requests += not request.background
         self.scheduler.add(request)
-        if request.matcher is not None:
-            try:
+        try:
+            if request.matcher is not None:
                 self.replies.follow(request, request.matcher, self.version)
-            except InputError as error:
-                self.finish(request, "error", error=error)
+            self.replies.repeat(request, self.version)
+        except InputError as error:
+            self.finish(request, "error", error=error)
 
     def settle(self, sequence: Sequence) -> None:
         """Make sure it is there and nothing is going on with it, before something is done to it."""
@@ -227,15 +237,15 @@ class Core:
 
     # ------------------------------------------------------------------------------------------------- the whole
 
-    def update_weights(self, tensors: Mapping[str, Tensor], on_update: OnUpdate) -> int:
+    def update_weights(self, changes: Mapping[str, Change], on_update: OnUpdate, version: int | None = None) -> int:
         """Between two iterations. `keep`: open sessions go on with what they remember, each token saying by which
         version it was computed. `refresh`: everything remembered is void and computed again when needed. What is
         cached for nobody in particular is dropped either way."""
         self.pipeline.drain()
         self.scheduler.disturb()
-        if load_weights(self.model, tensors):
+        if self.weights.load(changes):
             self.vision.clear()
-        self.sessions.version += 1
+        self.sessions.version = self.version + 1 if version is None else version
         self.clear_prefix_cache()
         if on_update == "refresh":
             self.sessions.invalidate(self._alive())
@@ -258,6 +268,8 @@ class Core:
             tiles_reused=self.vision.reused,
             blocks_to_host=pools.rows.to_host_count + pools.pages.to_host_count,
             blocks_to_device=pools.rows.to_device_count + pools.pages.to_device_count,
+            blocks_to_disk=sum(pool.files.written for pool in (pools.rows, pools.pages) if pool.files is not None),
+            blocks_from_disk=sum(pool.files.read for pool in (pools.rows, pools.pages) if pool.files is not None),
             preemptions=self.scheduler.preemptions,
             evicted_sessions=sessions.evicted,
             forgotten_sessions=sessions.forgotten,
@@ -267,7 +279,7 @@ class Core:
             resumed_beginning=sessions.resumptions["beginning"],
             resumed_nothing=sessions.resumptions["nothing"],
             version=self.version,
-            running=len(self.scheduler.running),
+            running=len(self.scheduler.admitted()),
             waiting=self.scheduler.queue_length,
             sessions=len(sessions.open_ones),
             cached_sessions=len(sessions.cached),
@@ -276,9 +288,14 @@ class Core:
             rows_used=pools.rows.used,
             rows_total=pools.rows.slots,
             host_bytes_used=pools.host.used,
+            disk_bytes_used=pools.disk.used if pools.disk is not None else 0,
             vision_bytes_used=self.vision.bytes_used,
             pixel_bytes_used=self.tiles.nbytes,
         )
+
+    def shut_down(self) -> None:
+        """Files go, threads end. What is in the device's memory goes with the last reference to it."""
+        self.pools.close()
 
     def check_when_idle(self) -> None:
         """The engine has come to rest: a good moment to look for leaks. One that is found is reported, not fatal."""
@@ -290,5 +307,5 @@ class Core:
 
     def check_integrity(self) -> None:
         """Count every reference to every block and compare with the pools' own counts."""
-        running = {request.sequence.memory for request in self.scheduler.running}
+        running = {request.sequence.memory for request in self.scheduler.admitted()}
         check_integrity(self.pools, self.sessions, self._alive(), running)

@@ -13,12 +13,10 @@ import secrets
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import TypeVar
-
-from torch import Tensor
 
 from holotron.engine.aio import AsyncEngine
 from holotron.engine.api import (
@@ -41,6 +39,7 @@ from holotron.engine.sequence import Request, Sequence
 from holotron.engine.session import Session
 from holotron.engine.sizes import free_host_memory
 from holotron.engine.text import TextStream
+from holotron.engine.weights import Change
 from holotron.errors import HolotronError, InputError
 from holotron.model.model import Holotron
 from holotron.model.processor import Deltas, Processor
@@ -84,7 +83,8 @@ class Engine:
         self.workers = ThreadPoolExecutor(self.config.workers, thread_name_prefix="holotron-worker")
         self._core = Core(model, self.config, on_step)
         if processor is not None:
-            processor.seen.limit_bytes = free_host_memory() // 16
+            wanted = self.config.picture_cache_bytes
+            processor.seen.limit_bytes = free_host_memory() // 16 if wanted is None else wanted
         self._content = ContentEncoder(model, processor, self._core.tiles)
         self._tokenizer = processor.tokenizer if processor is not None else None
         self._grammars = (
@@ -164,8 +164,10 @@ class Engine:
         matchers: list[Matcher | None],
         timeout: float | None = None,
         scope: bytes = b"",
+        said: Mapping[int, Iterable[int]] | None = None,
     ) -> Future[list[Generation]]:
-        """The same for what is prepared (for this scope) already; one reply per matcher."""
+        """The same for what is prepared (for this scope) already; one reply per matcher. `said`: how replies begin, by
+        their number (see `Session.generate`)."""
         if not matchers:
             raise InputError("n must be at least 1")
 
@@ -177,7 +179,8 @@ class Engine:
                 try:
                     sequence = core.sessions.stateless(prompt.copy(), scope)
                     own = seed if n == 0 else mix64(seed + n)
-                    started.append(self.start(sequence, sampling, matcher, timeout, own))
+                    begun = tuple((said or {}).get(n, ()))
+                    started.append(self.start(sequence, sampling, matcher, timeout, own, begun))
                 except HolotronError:
                     for generation in started:
                         generation.cancel()
@@ -209,17 +212,29 @@ class Engine:
         """Of the weights: how often they were updated."""
         return self._core.version
 
-    def update_weights(self, tensors: Mapping[str, Tensor], on_update: OnUpdate = "keep") -> int:
-        """New parameters, in place, between two iterations; returns the new version. Open sessions keep what they
-        remember, or have it computed again when it is next needed (`refresh`)."""
-        return self.on_loop(lambda core: core.update_weights(tensors, on_update)).result()
+    def update_weights(
+        self, changes: Mapping[str, Change], on_update: OnUpdate = "keep", version: int | None = None
+    ) -> int:
+        """New parameters, in place, between two iterations; returns the new version, which is the next one unless it is
+        told. A change is a tensor, or less than that (see `weights`). Open sessions keep what they remember, or have it
+        computed again when it is next needed (`refresh`)."""
+        return self.on_loop(lambda core: core.update_weights(changes, on_update, version)).result()
 
     def clear_prefix_cache(self) -> None:
         """Forget all finished stateless requests. Open sessions stay as they are."""
         self.on_loop(lambda core: core.clear_prefix_cache()).result()
 
     def stats(self) -> EngineStats:
-        return self.on_loop(lambda core: core.stats()).result()
+        return self.counted().result()
+
+    def counted(self) -> Future[EngineStats]:
+        return self.on_loop(self._count)
+
+    def _count(self, core: Core) -> EngineStats:
+        stats = core.stats()
+        if self.processor is not None:
+            stats.pictures_reused, stats.picture_bytes_used = self.processor.seen.found, self.processor.seen.bytes_used
+        return stats
 
     def check_integrity(self) -> None:
         """Count every reference to every block of memory; raises `IntegrityError` if one is wrong."""
@@ -246,6 +261,7 @@ class Engine:
         self._commands.put(lambda: None)
         self._thread.join()
         self._obey(wait=0.0)  # what came too late for the loop
+        self._core.shut_down()
         self.workers.shutdown(cancel_futures=True)
 
     def __enter__(self) -> Engine:
@@ -283,6 +299,7 @@ class Engine:
         matcher: Matcher | None,
         timeout: float | None,
         seed: int | None = None,
+        said: tuple[int, ...] = (),
     ) -> Generation:
         """Submit a request (on the loop's thread)."""
         self._accepting()
@@ -301,6 +318,7 @@ class Engine:
             matcher=matcher,
             deadline=time.monotonic() + timeout if timeout is not None else None,
             deliver=generation._push,
+            said=said,
         )
         self._core.submit(request)
         return generation

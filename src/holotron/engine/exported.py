@@ -21,15 +21,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load, save, save_file
+from safetensors import SafetensorError
+from safetensors.torch import load, save
 from torch import Tensor
 
-from holotron.engine.blocks import Block, Pools
+from holotron.engine.blocks import Block
 from holotron.engine.log import Log, Picture, TileSpan, TileStore
 from holotron.engine.memory import Memory
+from holotron.engine.pools import Pools
 from holotron.engine.sequence import Sequence as Session
 from holotron.engine.sequence import Snapshot
+from holotron.engine.shipping import read_tensors, write_tensors
 from holotron.errors import InputError
 from holotron.model.config import ModelConfig
 from holotron.model.processor import Run
@@ -39,10 +41,11 @@ FORMAT = "holotron-session-1"
 
 @dataclass(frozen=True)
 class ExportedSession:
-    """Plain data and tensors in host memory; belongs to no engine."""
+    """Plain data and tensors, of which what was remembered may still be on the GPU; belongs to no engine."""
 
     about: Mapping[str, Any]
     tensors: Mapping[str, Tensor]
+    ready: torch.cuda.Event | None = None  # when these hold what they should
 
     @property
     def id(self) -> str:
@@ -57,20 +60,25 @@ class ExportedSession:
         return sum(tensor.nbytes for tensor in self.tensors.values())
 
     def to_bytes(self) -> bytes:
-        return save(dict(self.tensors), self._metadata())
+        self._wait()
+        return save({name: tensor.cpu() for name, tensor in self.tensors.items()}, self._metadata())
 
     def write(self, path: str | Path) -> None:
-        save_file(dict(self.tensors), str(path), self._metadata())
+        self._wait()
+        write_tensors(Path(path), self.tensors, self._metadata())
+
+    def _wait(self) -> None:
+        if self.ready is not None:
+            self.ready.synchronize()
 
     def _metadata(self) -> dict[str, str]:
         return {"format": FORMAT, "about": json.dumps(self.about)}
 
     @staticmethod
-    def read(path: str | Path) -> ExportedSession:
+    def read(path: str | Path, device: torch.device | None = None) -> ExportedSession:
+        """With a device, what was remembered is brought there on the way."""
         try:
-            with safe_open(str(path), "pt") as file:
-                metadata = file.metadata() or {}
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+            metadata, tensors = read_tensors(Path(path), device, lambda name: name.startswith(("rows.", "pages.")))
         except (SafetensorError, OSError) as error:
             raise InputError(f"{path} is not an exported session: {error}") from None
         return _checked(metadata, tensors, str(path))
@@ -102,27 +110,20 @@ def model_key(config: ModelConfig) -> str:
 
 def export(session: Session, pools: Pools, config: ModelConfig, version: int) -> ExportedSession:
     """On the loop's thread, of a session at rest."""
-    log = session.log
-    tiles = list({span.tile.key: span.tile for span in log.tiles}.values())
-    place = {tile.key: n for n, tile in enumerate(tiles)}
     memories = session.memories()
     rows = _unique(memory.state for memory in memories if memory.state is not None)
     pages = _unique(page for memory in memories for page in memory.pages)
-    tensors = {"ids": torch.tensor(log.ids, dtype=torch.int32)}
-    tensors |= {f"tile.{n}": tile.pixels for n, tile in enumerate(tiles)}
+    bare = log_alone(session.id, session.log, config)
+    tensors = dict(bare.tensors)
     tensors |= {f"rows.{n}": part for n, part in enumerate(pools.rows.contents(list(rows)))}
     tensors |= {f"pages.{n}": part for n, part in enumerate(pools.pages.contents(list(pages)))}
     for n, memory in enumerate(memories):
         if memory.hidden is not None:
             tensors[f"hidden.{n}"] = memory.hidden.cpu().clone()
     about = {
-        "id": session.id,
-        "model": model_key(config),
+        **bare.about,
         "version": version,
         "page_size": pools.page_size,
-        "spans": [[span.start, span.count, place[span.tile.key], span.offset] for span in log.tiles],
-        "tiles": [tile.key.hex() for tile in tiles],
-        "pictures": [_picture(picture) for picture in log.pictures],
         "marks": [[number, snapshot.position] for number, snapshot in session.marks.items()],
         "memories": [
             {
@@ -136,7 +137,31 @@ def export(session: Session, pools: Pools, config: ModelConfig, version: int) ->
         ],
         "service": session.service,
     }
-    return ExportedSession(about, tensors)
+    ready = None
+    if pools.cache.kv_ZL2zkD.is_cuda:
+        ready = torch.cuda.Event()
+        ready.record()
+    return ExportedSession(about, tensors, ready)
+
+
+def log_alone(id: str, log: Log, config: ModelConfig) -> ExportedSession:
+    """A session without marks and without anything remembered: it will be computed when it is needed. On any thread."""
+    tiles = list({span.tile.key: span.tile for span in log.tiles}.values())
+    place = {tile.key: n for n, tile in enumerate(tiles)}
+    about = {
+        "id": id,
+        "model": model_key(config),
+        "version": None,
+        "page_size": None,
+        "spans": [[span.start, span.count, place[span.tile.key], span.offset] for span in log.tiles],
+        "tiles": [tile.key.hex() for tile in tiles],
+        "pictures": [_picture(picture) for picture in log.pictures],
+        "marks": [],
+        "memories": [],
+        "service": 0.0,
+    }
+    tensors = {"ids": torch.tensor(log.ids, dtype=torch.int32)}
+    return ExportedSession(about, tensors | {f"tile.{n}": tile.pixels for n, tile in enumerate(tiles)})
 
 
 def _owners(session: Session) -> list[int | None]:

@@ -27,12 +27,12 @@ class Pauses:
         sequence.pause = pause if sequence.pause is None else 0.5 * (sequence.pause + pause)
         self._usual = pause if self._usual == 0.0 else 0.9 * self._usual + 0.1 * pause
 
-    def last_needed(self, sequences: Iterable[Sequence], now: float) -> Sequence | None:
-        """Of sessions at rest, the one that will be needed last: one that was left, or the one that is due last."""
+    def last_needed(self, sequences: Iterable[Sequence], now: float) -> list[Sequence]:
+        """Sessions at rest, from the one that will be needed last: those that were left, then by when they are due."""
 
         def due(sequence: Sequence) -> tuple[bool, float]:
             pause = max(SOON, sequence.pause if sequence.pause is not None else self._usual)
             left = now - sequence.used_at > LEFT * pause
             return left, -sequence.used_at if left else sequence.used_at + pause
 
-        return max(sequences, key=due, default=None)
+        return sorted(sequences, key=due, reverse=True)

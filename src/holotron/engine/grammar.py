@@ -33,6 +33,10 @@ class Matcher:
     def __init__(self, matcher: llguidance.LLMatcher) -> None:
         self._matcher = matcher
 
+    def copy(self) -> Matcher:
+        """Another one that stands where this one stands."""
+        return Matcher(self._matcher.deep_copy())
+
     def accept(self, token: int) -> None:
         if not self._matcher.consume_token(token):
             raise InputError(f"the grammar cannot go on: {self._matcher.get_error()}")

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from holotron.engine.batch import Batch, advance_inputs, fed_back
-from holotron.engine.blocks import Pools
 from holotron.engine.capture import Captured, Recorder
+from holotron.engine.pools import Pools
 from holotron.kernels.dispatch import use_triton
 from holotron.kernels.layout import Layout, pack, unpack
 from holotron.model.model import Holotron

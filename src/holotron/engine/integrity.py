@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from holotron.engine.api import IntegrityError
-from holotron.engine.blocks import Pools
 from holotron.engine.memory import Memory
+from holotron.engine.pools import Pools
 from holotron.engine.sequence import Sequence
 from holotron.engine.sessions import Sessions
 

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from holotron.engine.pieces import Piece, Repeat
 from holotron.engine.sampler import Draw, Sampled
-from holotron.engine.scheduler import Piece, Repeat
 from holotron.engine.sequence import Request
 from holotron.kernels.layout import upload
 
@@ -21,7 +21,7 @@ class Iteration:
         self.version = version  # of the weights
         self.hidden_SD: Tensor | None = None  # final vectors of the pieces; valid until the next iteration is launched
         self.due: list[tuple[Request, int]] = []  # to be sampled for, from this vector; -1: from what is remembered
-        self.sampled: list[Request] = []  # for whom a token was drawn
+        self.sampled: list[Request] = []  # for whom tokens were drawn: one, or one for each guess and one more
         self.draw: Draw | None = None
         self._event: torch.cuda.Event | None = None
 

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from holotron.model.positions import Shown
 from holotron.model.processor import ImageConfig, Prompt, Run, ShownScreen
-from holotron.model.processor.deltas import merge_groups, screen_key
+from holotron.model.processor.deltas import copy_groups, screen_key
 
 BLOCK = 64  # tokens per link of the hash chain
 
@@ -37,6 +37,11 @@ class Tile:
     grid: tuple[int, int] = (1, 1)  # rows and columns of its tokens
 
 
+def scoped(key: bytes, scope: bytes) -> bytes:
+    """The key of a tile in this scope."""
+    return blake2b(scope + key, digest_size=16).digest() if scope else key
+
+
 class TileStore:
     """One `Tile` for all logs that show the same pixels."""
 
@@ -47,7 +52,7 @@ class TileStore:
 
     def get(self, key: bytes, pixels: Tensor, scope: bytes = b"") -> Tile:
         """By content and scope: what the vision tower made of another scope's pixels is not used, see `prefix`."""
-        return self.keep(blake2b(scope + key, digest_size=16).digest() if scope else key, pixels)
+        return self.keep(scoped(key, scope), pixels)
 
     def keep(self, key: bytes, pixels: Tensor) -> Tile:
         """By a key that has its scope in it already."""
@@ -217,6 +222,15 @@ class Log:
                 found.append(span.within(start, end))
         return found
 
+    def tiles_behind(self, position: int) -> list[Tile]:
+        """Of a picture that is cut by a position, the tiles it shows from there on."""
+        for picture in reversed(self.pictures):
+            if picture.end <= position:
+                break
+            if picture.start < position:
+                return [span.tile for span in self.shown(position, picture.end)]
+        return []
+
     # ---------------------------------------------------------------------------------------------- the screen so far
 
     def _pictures(self, start: int, end: int) -> list[Picture]:
@@ -275,8 +289,8 @@ def compose_screen(parts: Sequence[tuple[Picture, list[TileSpan]]], config: Imag
         return None
     (first, spans), *changes = parts
     step = config.patch_size * config.downsample
-    tiles = torch.stack([span.tile.pixels for span in spans])
+    tiles = torch.from_numpy(np.stack([span.tile.pixels.numpy() for span in spans]))
     for picture, shown in changes:
         for run, span in zip(picture.runs or (), shown, strict=True):
-            tiles[run.tile] = merge_groups(tiles[run.tile], span.tile.pixels, run.first, run.count, step)
+            copy_groups(tiles[run.tile], span.tile.pixels, run, step)
     return ShownScreen(first.size, tiles, parts[-1][0].key)

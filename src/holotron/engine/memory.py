@@ -14,13 +14,17 @@ import itertools
 import numpy as np
 from torch import Tensor
 
-from holotron.engine.blocks import Block, Demand, Pool, Pools
+from holotron.engine.blocks import Block, Pool
+from holotron.engine.copies import Moment
+from holotron.engine.pools import Demand, Pools
 
 _stamps = itertools.count(1)
 
 
 class Memory:
-    __slots__ = ("_pools", "_table", "hidden", "length", "newest", "oldest", "pages", "pinned", "stamp", "state")
+    __slots__ = (
+        "_arriving", "_pools", "_table", "hidden", "length", "newest", "oldest", "pages", "pinned", "stamp", "state"
+    )  # fmt: skip
 
     def __init__(self, pools: Pools) -> None:
         self._pools = pools
@@ -31,6 +35,7 @@ class Memory:
         self.pinned = False
         self.oldest = self.newest = -1  # versions of the weights that wrote it; -1: none yet
         self._table = np.zeros(0, np.int32)  # device slots of the pages, while pinned
+        self._arriving: list[Moment] = []  # what has to pass before it is computed with
         self.stamp = 0  # another one whenever the table has changed; no two tables share one
 
     # --------------------------------------------------------------------------------------------- sharing, releasing
@@ -56,6 +61,7 @@ class Memory:
             self._pools.pages.drop(page)
         self.length, self.state, self.pages, self.hidden = 0, None, [], None
         self.oldest = self.newest = -1
+        self._arriving = []
         self.pinned = pinned
 
     def truncate(self, length: int) -> None:
@@ -104,16 +110,64 @@ class Memory:
         return upto <= len(pages) * self._pools.page_size and pages[-1].refs == 1
 
     def pin(self) -> None:
-        """Bring everything to the device and keep it there."""
+        """Keep everything on the device, and begin to bring it there. It must `settle` before it is computed with."""
         assert not self.pinned
         self.pinned = True
-        if self.state is not None:
-            self._pools.rows.pin(self.state)
-        # First those that are there: making room for the others must not push them out.
-        for page in sorted(self.pages, key=lambda page: not page.on_device):
-            self._pools.pages.pin(page)
+        self._arriving = self._pools.rows.pin([self.state]) if self.state is not None else []
+        self._arriving += self._pools.pages.pin(self.pages)
         self._table = np.array([page.slot for page in self.pages], np.int32)
         self.stamp = next(_stamps)
+
+    @property
+    def arrived(self) -> bool:
+        """Whether all of a pinned memory is there."""
+        self._arriving = [moment for moment in self._arriving if not moment.passed()]
+        return not self._arriving
+
+    def settle(self) -> None:
+        """What is computed from here on comes after its arrival."""
+        for moment in self._arriving:
+            self._pools.copies.settle(moment)
+        self._arriving = []
+
+    @property
+    def filed(self) -> bool:
+        """Whether some of it lies in a file."""
+        return (self.state is not None and self.state.filed >= 0) or any(page.filed >= 0 for page in self.pages)
+
+    @property
+    def lost(self) -> bool:
+        """Whether some of it could not be read back."""
+        return (self.state is not None and self.state.lost) or any(page.lost for page in self.pages)
+
+    def blocks(self) -> list[Block]:
+        return [*self.pages, *([self.state] if self.state is not None else [])]
+
+    def file_away(self, most: int, but: set[Block]) -> int:
+        """Begin to write what lies on the host to a file: at most so many bytes, and none of some blocks. How many it
+        will be."""
+        rows, pages = self._pools.rows.files, self._pools.pages.files
+        if rows is None or pages is None:
+            return 0
+        begun = rows.away([self.state], most) if self.state is not None and self.state not in but else 0
+        return begun + pages.away((page for page in self.pages if page not in but), most - begun)
+
+    def read_back(self) -> bool:
+        """Begin to bring what lies in a file to the host; False: there is no room for it."""
+        rows, pages = self._pools.rows, self._pools.pages
+        away = sum(page.filed >= 0 for page in self.pages) * pages.block_bytes
+        away += rows.block_bytes if self.state is not None and self.state.filed >= 0 else 0
+        if rows.files is None or pages.files is None or away > self._pools.host.free:
+            return False
+        rows.files.back([self.state] if self.state is not None else [])
+        pages.files.back(self.pages)
+        return True
+
+    def move_out(self, rows: int, pages: int) -> None:
+        """Move at most so much of it to the host, of what nobody else holds."""
+        if self.state is not None and self.state.refs == 1:
+            self._pools.rows.move_out([self.state], rows)
+        self._pools.pages.move_out((page for page in reversed(self.pages) if page.refs == 1), pages)
 
     def unpin(self) -> None:
         """Allow it to be moved to the host when others need the room. Pages that were taken ahead are given back."""
@@ -131,7 +185,7 @@ class Memory:
 
     def grow(self, upto: int) -> None:
         """Make ready to write tokens `length` to `upto`: own the state and the half-filled page, add pages."""
-        assert self.pinned
+        assert self.pinned and not self._arriving
         rows, pages = self._pools.rows, self._pools.pages
         if self._copies_state():
             self.state = _own(rows, self.state) if self.state is not None else rows.take(blank=True)
@@ -184,6 +238,13 @@ class Memory:
     def nbytes(self) -> int:
         rows, pages = self._pools.rows, self._pools.pages
         return (self.state is not None) * rows.block_bytes + len(self.pages) * pages.block_bytes
+
+    @property
+    def host_nbytes(self) -> int:
+        """Of these, what lies on the host."""
+        rows, pages = self._pools.rows, self._pools.pages
+        away = sum(not page.on_device for page in self.pages) * pages.block_bytes
+        return away + (self.state is not None and not self.state.on_device) * rows.block_bytes
 
 
 def _own(pool: Pool, shared: Block) -> Block:

@@ -13,21 +13,26 @@ from __future__ import annotations
 
 import logging
 import time
+from itertools import islice
 
 from torch import Tensor
 
 from holotron.engine.api import EngineStats
+from holotron.engine.drafts import Draft, common
 from holotron.engine.iteration import Iteration
-from holotron.engine.replies import Finish, Replies
+from holotron.engine.pieces import Plan, Repeat
+from holotron.engine.replies import Finish, Replies, TopLogprobs
 from holotron.engine.runner import Runner
 from holotron.engine.sampler import Choice, draw, never_mask
-from holotron.engine.scheduler import Plan, Repeat, Scheduler
+from holotron.engine.scheduler import Scheduler
 from holotron.engine.sequence import Request
 from holotron.engine.sessions import Sessions
 from holotron.errors import HolotronError, InputError
 from holotron.model.model import Holotron
 
 log = logging.getLogger(__name__)
+
+Chosen = tuple[int, float, TopLogprobs]
 
 
 class Pipeline:
@@ -101,16 +106,19 @@ class Pipeline:
         except Exception as error:
             self._give_up([piece.request for piece in plan.all], error)
             return None
+        row = -1  # of the vectors
         for n, (request, start, count) in enumerate(pieces):
             sequence = request.sequence
-            end = start + count
+            end, guessed = start + count, len(sequence.draft.tokens) if sequence.draft is not None else 0
+            row += 1 + guessed
             sequence.memory.wrote(end, version)
             sequence.service += count
             if start < request.prompt:
-                self._read_prompt(iteration, n)
-            if end == len(sequence.log.ids) + sequence.promised:
+                self._read_prompt(iteration, n, row)
+            if end == len(sequence.log.ids) + sequence.promised + guessed:
                 sequence.promised += 1
-                due.append((request, n))
+                due.append((request, row - guessed))
+                self._totals.drafted_tokens += guessed
         for piece in plan.waiting_to_sample:
             piece.request.sequence.promised += 1
             iteration.due.append((piece.request, -1))
@@ -131,7 +139,7 @@ class Pipeline:
             sequence.promised += 1
         return iteration
 
-    def _read_prompt(self, iteration: Iteration, n: int) -> None:
+    def _read_prompt(self, iteration: Iteration, n: int, row: int) -> None:
         """Count the prompt tokens of a piece, and keep its memory where somebody wants it; nobody does further on."""
         request, start, count = iteration.pieces[n]
         sequence, end = request.sequence, start + count
@@ -141,7 +149,7 @@ class Pipeline:
         if end <= request.prompt:
             for place in sequence.wanted():
                 if place.position == end:
-                    sequence.memory.hidden = iteration.vector(n)
+                    sequence.memory.hidden = iteration.vector(row)
                     self._sessions.keep(sequence, place)
 
     def _choose(self, iteration: Iteration) -> None:
@@ -172,21 +180,27 @@ class Pipeline:
         return wanted
 
     def _sample(self, iteration: Iteration, wanted: list[tuple[Request, int]]) -> None:
-        logits_BV = self._runner.logits(iteration.vectors(wanted))
+        places = [(request, row + n, n) for request, row in wanted for n in range(_drawn(request))]
+        logits_BV = self._runner.logits(iteration.vectors([(request, row) for request, row, _ in places]))
         allowed: dict[int, Tensor] = {}
-        for n, (request, _) in enumerate(wanted):  # while a GPU still computes the logits
-            if request.matcher is not None:
+        for n, (request, _, guess) in enumerate(places):  # while a GPU still computes the logits
+            draft = request.sequence.draft
+            if draft is not None:
+                if (mask := draft.masks[guess]) is not None:
+                    allowed[n] = mask
+            elif request.matcher is not None:
                 try:
                     allowed[n] = request.matcher.allowed()
                 except InputError as error:
                     self._finish(request, "error", error=error)
-        choices = [_choice(request) for request, _ in wanted]
+        choices = [_choice(request, guess) for request, _, guess in places]
         iteration.draw = draw(logits_BV, choices, never=self._never, allowed=allowed)
         iteration.sampled = [request for request, _ in wanted]
-        self._runner.feed_back(iteration.draw.tokens_B)
-        for n, request in enumerate(iteration.sampled):
-            if not request.done:
-                request.sequence.source = n
+        if self._overlap:
+            self._runner.feed_back(iteration.draw.tokens_B)
+            for n, request in enumerate(iteration.sampled):
+                if not request.done:
+                    request.sequence.source = n
 
     def _sample_again(self, iteration: Iteration, repeat: Repeat) -> None:
         """For the same requests in the same places, none of which has a grammar."""
@@ -213,16 +227,33 @@ class Pipeline:
         if sampled is None:
             return
         version, accept = iteration.version, self._replies.accept
-        for request, token, logprob, top in zip(
-            iteration.sampled, sampled.tokens, sampled.logprobs, sampled.top, strict=True
-        ):
+        drawn = zip(sampled.tokens, sampled.logprobs, sampled.top, strict=True)
+        for request in iteration.sampled:
+            choices = list(islice(drawn, _drawn(request)))
             if request.done:
                 continue
             sequence = request.sequence
             sequence.promised -= 1
             if not sequence.promised:
                 sequence.source = -1
-            accept(request, token, logprob, top, version)
+            if sequence.draft is None:
+                accept(request, *choices[0], version)
+            else:
+                self._verify(request, sequence.draft, choices, version)
+        assert next(drawn, None) is None
+
+    def _verify(self, request: Request, draft: Draft, choices: list[Chosen], version: int) -> None:
+        """Take what was chosen at every place, as long as that is what was guessed for the next. Until it is clear how
+        far the guesses were right, the sequence remembers what it did before them."""
+        sequence, known = request.sequence, len(request.sequence.log.ids)
+        read = draft.begin_again(sequence)
+        said: list[int] = []
+        while not request.done and said == draft.tokens[: len(said)] and len(said) <= len(draft.tokens):
+            self._replies.accept(request, *choices[len(said)], version)
+            said = sequence.log.ids[known:]
+        right = common(said, draft.tokens)
+        draft.settle(sequence, read, known + right if not request.done else 0)
+        self._totals.drafts_kept += right
 
     def _give_up(self, requests: list[Request], error: Exception) -> None:
         """Something broke in the middle. What these sequences remember is in doubt, so it is dropped; their logs are
@@ -231,9 +262,18 @@ class Pipeline:
         for request in requests:
             if not request.done:
                 request.sequence.break_promise()
+                if (draft := request.sequence.draft) is not None:
+                    draft.settle(request.sequence, request.sequence.memory, request.sequence.memory.length)
                 request.sequence.memory.release()
                 self._finish(request, "error", error=HolotronError(f"the iteration failed: {error}"))
 
 
-def _choice(request: Request) -> Choice:
-    return Choice(request.params, request.seed, len(request.events), request.penalties)
+def _choice(request: Request, guess: int = 0) -> Choice:
+    """`guess`: so many tokens further on."""
+    return Choice(request.params, request.seed, len(request.events) + guess, request.penalties)
+
+
+def _drawn(request: Request) -> int:
+    """How many tokens are drawn for it at once."""
+    draft = request.sequence.draft
+    return 1 if draft is None else 1 + len(draft.tokens)

@@ -27,6 +27,7 @@ from holotron.engine.graphs import bucket_sizes
 from holotron.engine.prompt_graphs import MOST as MOST_SHAPES
 from holotron.engine.prompt_graphs import Shapes
 from holotron.engine.sizes import dtype_of, slots, vision_cache_bytes
+from holotron.engine.vision import MOST_TILES_AHEAD
 from holotron.errors import CapacityError, ConfigError
 from holotron.model.cache import Cache
 from holotron.model.config import DecoderConfig, ModelConfig
@@ -108,6 +109,8 @@ class Planner:
             model = Holotron(self.model).to(self.dtype)
             if self.engine.weight_dtype is not None:
                 model.language_model.quantize()
+            if self.engine.vision_dtype is not None:
+                model.quantize_vision()
         return sum(t.nbytes for t in {*model.parameters(), *model.buffers()})
 
     @cached_property
@@ -186,6 +189,8 @@ class Planner:
         work = (engine.max_running + most) * _widest_layer(self.model.decoder, self.dtype.itemsize)
         rows = sum(sizes) + MOST_SHAPES * engine.max_running + most
         outputs = rows * self.model.decoder.hidden * self.dtype.itemsize
+        if self.model.vision is not None and not self.model.image.dynamic:
+            work += vision_bytes(self.model, engine, self.dtype.itemsize)
         return self.row_bytes + self.page_bytes + work + outputs + (len(sizes) + MOST_SHAPES) * GRAPH_BYTES
 
     def _cache(self, rows: int, pages: int) -> Cache:
@@ -211,19 +216,25 @@ def workspace_bytes(model: ModelConfig, engine: EngineConfig, dtype: torch.dtype
     size = dtype.itemsize
     tokens = engine.token_budget
     decoder = tokens * _widest_layer(model.decoder, size)
-    vision = 0
-    if model.vision is not None:
-        # Of the tiles that an iteration shows, each prompt in it begins one that it may not show whole.
-        tiles = min(engine.vision_batch, tokens // model.image.tokens_per_tile + engine.max_running)
-        patches = tiles * ((model.image.tile_size // model.vision.patch) ** 2 + model.vision.prefix)
-        # At dynamic resolution one picture may be larger than a batch of tiles.
-        patches = max(patches, model.image.most_patches + model.vision.prefix)
-        # Input, q, k, v, output; then the hidden layer before and after its activation.
-        inside = (5 * model.vision.hidden + 2 * model.vision.mlp) * size
-        deeper = (model.levels - 1) * model.decoder.hidden * size // model.image.downsample**2  # rows of deepstack
-        vision = patches * (inside + deeper)
     logits = engine.max_running * model.decoder.vocab * (size + 3 * 4)
-    return max(decoder, vision) + logits
+    return max(decoder, vision_bytes(model, engine, size)) + logits
+
+
+def vision_bytes(model: ModelConfig, engine: EngineConfig, size: int) -> int:
+    """What the tower holds for the largest batch of tiles on its way."""
+    if model.vision is None:
+        return 0
+    # Of the tiles that an iteration shows, each prompt in it begins one that it may not show whole; and some tiles are
+    # encoded before they are shown.
+    shown = engine.token_budget // model.image.tokens_per_tile + engine.max_running
+    tiles = min(engine.vision_batch, max(shown, MOST_TILES_AHEAD))
+    patches = tiles * ((model.image.tile_size // model.vision.patch) ** 2 + model.vision.prefix)
+    # At dynamic resolution one picture may be larger than a batch of tiles.
+    patches = max(patches, model.image.most_patches + model.vision.prefix)
+    # Input, q, k, v, output; then the hidden layer before and after its activation.
+    inside = (5 * model.vision.hidden + 2 * model.vision.mlp) * size
+    deeper = (model.levels - 1) * model.decoder.hidden * size // model.image.downsample**2  # rows of deepstack
+    return patches * (inside + deeper)
 
 
 def _widest_layer(d: DecoderConfig, size: int) -> int:

@@ -27,10 +27,10 @@ from torch import Tensor
 
 from holotron.engine.api import EngineConfig
 from holotron.engine.batch import Batch, Filled, fed_back, fill_up
-from holotron.engine.blocks import Pools
 from holotron.engine.capture import Captured, Recorder
-from holotron.engine.log import TileSpan
-from holotron.kernels.layout import Layout, Marks, mark_tables, pack, span_table, tile_table, unpack
+from holotron.engine.log import Tile, TileSpan
+from holotron.engine.pools import Pools
+from holotron.kernels.layout import Layout, Marks, mark_tables, pack, span_table, tile_table, unpack, upload
 from holotron.model.model import Holotron
 
 DECODES = 16  # decodes are filled up to multiples of this
@@ -40,7 +40,8 @@ WIDTH = 256  # pages in a table, to begin with
 MOST = 48  # graphs kept
 SEEN = 2  # times a shape runs kernel by kernel before it is captured
 
-Shown = list[tuple[int, TileSpan]]
+# Lays pictures over embeddings, in the places given; and encodes tiles that will be shown next.
+Show = Callable[[Tensor, list[tuple[int, TileSpan]], list[Tile]], None]
 
 
 class Shape(NamedTuple):
@@ -93,12 +94,13 @@ class PromptGraphs:
         self._recorder = Recorder(model.device)
         self._seen: Counter[Shape] = Counter()
         self._wanted: dict[Shape, tuple[tuple[str, int], ...]] = {}  # the tables that kernels asked for
-        self._fixed: OrderedDict[Shape, Fixed] = OrderedDict()  # least recently used first
+        # Least recently used first. Of some shapes there are two: all vectors are wanted where something was guessed.
+        self._fixed: OrderedDict[tuple[Shape, bool], Fixed] = OrderedDict()
         hidden, decoder = model.config.decoder.hidden, model.language_model
         self._x = torch.zeros(shapes.most_tokens, hidden, dtype=decoder.dtype, device=model.device)
 
-    def run(self, batch: Batch, show: Callable[[Tensor, Shown], None]) -> Tensor | None:
-        """The final vector of each piece's last token; None: the batch fits no shape."""
+    def run(self, batch: Batch, show: Show, rows: list[int] | None = None) -> Tensor | None:
+        """The final vector of each piece's last token, or of the tokens in `rows`; None: the batch fits no shape."""
         pieces = len(batch.length_S)
         shape = self._shapes.of(batch.decodes, pieces - batch.decodes, len(batch.id_T) - batch.decodes)
         if shape is None:
@@ -106,7 +108,11 @@ class PromptGraphs:
         self._widen(batch.table_SM.shape[1])
         assert self._pools.padding is not None
         filled = fill_up(batch, *shape, self._width, self._pools.padding, self._pools.page_size)
-        return self._run(shape, filled, show)[:pieces]
+        if rows is None:
+            return self._run(shape, filled, show, False)[:pieces]
+        moved = [row + filled.moved if row >= batch.decodes else row for row in rows]
+        hidden_TD = self._run(shape, filled, show, True)
+        return hidden_TD[upload([np.array(moved, np.int64)], hidden_TD.device)[0]]
 
     def clear(self) -> None:
         self._recorder.clear()
@@ -115,7 +121,7 @@ class PromptGraphs:
 
     @property
     def captured(self) -> list[Shape]:
-        return [shape for shape, fixed in self._fixed.items() if fixed.network.capture is not None]
+        return [shape for (shape, _), fixed in self._fixed.items() if fixed.network.capture is not None]
 
     def _widen(self, pages: int) -> None:
         """Make page tables wide enough. Graphs have their width built in."""
@@ -125,39 +131,40 @@ class PromptGraphs:
             self._width = min(2 * self._width, self._most_pages)
         self.clear()
 
-    def _run(self, shape: Shape, filled: Filled, show: Callable[[Tensor, Shown], None]) -> Tensor:
+    def _run(self, shape: Shape, filled: Filled, show: Show, every: bool) -> Tensor:
         self._seen[shape] += 1
         wanted = self._wanted.get(shape) if self._seen[shape] > SEEN else None
         tables = _tables(wanted, filled, shape) if wanted is not None else []
         arrays = [*filled.arrays, *tables]
         host, places = pack(arrays, pinned=self._model.device.type == "cuda")
-        fixed = self._fixed.get(shape)
+        fixed = self._fixed.get((shape, every))
         if fixed is not None:
-            self._fixed.move_to_end(shape)
+            self._fixed.move_to_end((shape, every))
             fixed.inputs.copy_(host, non_blocking=True)
         else:
             inputs = host.to(self._model.device, non_blocking=True)
-            layout, fixed = self._made(shape, filled, inputs, unpack(inputs, arrays, places), wanted)
+            layout, fixed = self._made(shape, filled, inputs, unpack(inputs, arrays, places), wanted, every)
             if wanted is not None:
-                self._keep(shape, fixed)
+                self._keep(shape, every, fixed)
         fixed.words()
         if filled.shown:
-            show(self._x[: shape.tokens], filled.shown)
+            show(self._x[: shape.tokens], filled.shown, filled.ahead)
         out = fixed.network()
         if wanted is None:
             self._wanted[shape] = layout.tables
         return out
 
-    def _keep(self, shape: Shape, fixed: Fixed) -> None:
+    def _keep(self, shape: Shape, every: bool, fixed: Fixed) -> None:
         if len(self._fixed) >= MOST:
             torch.cuda.synchronize(self._model.device)  # it may be running
             self._fixed.popitem(last=False)
-        self._fixed[shape] = fixed
+        self._fixed[shape, every] = fixed
 
     def _made(
-        self, shape: Shape, filled: Filled, inputs: Tensor, tensors: list[Tensor], wanted: tuple | None
+        self, shape: Shape, filled: Filled, inputs: Tensor, tensors: list[Tensor], wanted: tuple | None, every: bool
     ) -> tuple[Layout, Fixed]:
         starts, context, row, table, slot, position, ids, source, last, *tables = tensors
+        shift_3T = tables.pop(0) if self._model.config.axes else None
         layout = Layout(
             lengths=filled.lengths,  # of this batch; kernels look at the device's tables
             contexts=(0,) * len(filled.lengths),
@@ -170,6 +177,7 @@ class PromptGraphs:
             pages_SM=table,
             slots_T=slot,
             positions_T=position,
+            shift_3T=shift_3T,
             tokens=shape.tokens,
             _tables=_named(wanted, tables) if wanted is not None else {},
         )
@@ -179,7 +187,8 @@ class PromptGraphs:
             return x_TD.copy_(decoder.embed(fed_back(ids, source, self._sampled)))
 
         def network() -> Tensor:
-            return decoder(x_TD, layout, self._pools.cache).index_select(0, last)
+            hidden_TD = decoder(x_TD, layout, self._pools.cache)
+            return hidden_TD if every else hidden_TD.index_select(0, last)
 
         seen = wanted is not None
         return layout, Fixed(

@@ -65,6 +65,16 @@ class Replies:
         if matcher.finished and not request.done:
             self._finish(request, "stop")
 
+    def repeat(self, request: Request, version: int) -> None:
+        """A reply that was begun elsewhere says again what it has said, and goes on from there. What a grammar forces
+        comes by itself."""
+        while not request.done and (told := len(request.events)) < len(request.said):
+            token = request.said[told]
+            self._append(request, token, 0.0, (), version)
+            if request.matcher is not None and not request.done:
+                request.matcher.accept(token)
+                self.follow(request, request.matcher, version)
+
     def _append(
         self, request: Request, token: int, logprob: float, top: TopLogprobs, version: int, *, forced: bool = False
     ) -> None:

@@ -14,19 +14,19 @@ import torch
 from torch import Tensor
 
 from holotron.engine.api import EngineConfig
-from holotron.engine.batch import Batch, Tables, advance, decode_batch, fed_back, mixed_batch
-from holotron.engine.blocks import Pools
+from holotron.engine.batch import Batch, Tables, advance, decode_batch, fed_back, mixed_batch, read_rows
 from holotron.engine.graphs import Graphs, bucket_sizes, capturable
-from holotron.engine.log import TileSpan
+from holotron.engine.log import Tile, TileSpan
+from holotron.engine.pieces import Piece
+from holotron.engine.pools import Pools
 from holotron.engine.prompt_graphs import PromptGraphs, Shape, Shapes
-from holotron.engine.scheduler import Piece
 from holotron.engine.sequence import Sequence
 from holotron.engine.vision import VisionCache
 from holotron.kernels.layout import Layout, upload
 from holotron.model.layers import MoE
 from holotron.model.model import Holotron
 
-NARROWEST = 64  # pages
+NARROWEST = 256  # pages: whenever a context outgrows the tables, everything is captured anew
 
 
 class Runner:
@@ -54,22 +54,25 @@ class Runner:
                 layer.rehearse(config.token_budget)
 
     def run(self, pieces: list[Piece]) -> Tensor:
-        """Write the pieces into their memories; the final vector of each piece's last token, [S, D], which is valid
-        until the next call."""
+        """Write the pieces into their memories; the final vectors of each piece's last token, and of those that a draft
+        was guessed from (`read_rows`), [S, D], which are valid until the next call."""
+        self._pools.copies.computed()
         if self._sizes and pieces[-1].count == 1 and all(map(_is_decode, pieces)):
             return self._decode([piece.request.sequence for piece in pieces])[: len(pieces)]
         self._last = None
         batch = mixed_batch(pieces, self._pools, axes=self._model.config.axes)
-        if self._prompts is not None and (hidden_SD := self._prompts.run(batch, self._lay)) is not None:
+        rows = read_rows(pieces)
+        if self._prompts is not None and (hidden_SD := self._prompts.run(batch, self._lay, rows)) is not None:
             return hidden_SD
         hidden_TD = self._forward(batch)
-        if len(batch.id_T) == len(pieces):
+        wanted = np.cumsum(batch.length_S, dtype=np.int64) - 1 if rows is None else np.array(rows, np.int64)
+        if len(wanted) == len(batch.id_T):
             return hidden_TD
-        (last_S,) = upload([np.cumsum(batch.length_S, dtype=np.int64) - 1], self._model.device)
-        return hidden_TD[last_S]
+        return hidden_TD[upload([wanted], self._model.device)[0]]
 
     def again(self) -> Tensor:
         """The last call, which was for decodes alone, with each sequence one token further."""
+        self._pools.copies.computed()
         assert self._last is not None
         batch, count = self._last
         if self._graphs is not None:
@@ -131,17 +134,19 @@ class Runner:
             ids_T = fed_back(ids_T, source_D, self._sampled)
         x_TD, deep = self._model.language_model.embed(ids_T), None
         if batch.shown:
-            x_TD, deep = self._model.show(x_TD, *self._seen(x_TD.device, batch.shown))
+            x_TD, deep = self._model.show(x_TD, *self._seen(x_TD.device, batch.shown, batch.ahead))
         return self._model.language_model(x_TD, layout, self._pools.cache, deep)
 
-    def _lay(self, x_TD: Tensor, shown: list[tuple[int, TileSpan]]) -> None:
+    def _lay(self, x_TD: Tensor, shown: list[tuple[int, TileSpan]], ahead: list[Tile]) -> None:
         """Image rows in the place of placeholders, where these lie."""
-        places, rows = self._seen(x_TD.device, shown)
+        places, rows = self._seen(x_TD.device, shown, ahead)
         x_TD.index_copy_(0, places, rows.to(x_TD.dtype))
 
-    def _seen(self, device: torch.device, shown: list[tuple[int, TileSpan]]) -> tuple[Tensor, Tensor]:
+    def _seen(
+        self, device: torch.device, shown: list[tuple[int, TileSpan]], ahead: list[Tile]
+    ) -> tuple[Tensor, Tensor]:
         """Where pictures stand in a batch, and their rows."""
-        rows = self._vision.rows([span for _, span in shown])
+        rows = self._vision.rows([span for _, span in shown], ahead)
         images = torch.cat([rows[span.tile.key][span.offset : span.offset + span.count] for _, span in shown])
         places = np.concatenate([np.arange(at, at + span.count) for at, span in shown])
         return upload([places], device)[0], images
@@ -177,8 +182,8 @@ def _is_decode(piece: Piece) -> bool:
 
 
 def capturable_prompts(model: Holotron) -> bool:
-    """Beyond what `capturable` asks for: in single precision, the delta rule of prompts is the reference's. Positions
-    in three axes and deepstack come with every batch, and are not among a graph's inputs yet."""
-    if model.config.axes:
+    """Beyond what `capturable` asks for: in single precision, the delta rule of prompts is the reference's. What
+    deepstack adds to the first layers comes with every batch, and is not among a graph's inputs yet."""
+    if model.config.levels > 1:
         return False
     return model.config.decoder.delta is None or model.dtype.itemsize == 2

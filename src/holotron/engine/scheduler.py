@@ -8,8 +8,12 @@ prompts; so weights are read once for both. The rules:
   that, first come, first served; a prompt that has begun is not interrupted by its equals.
 * **Admission by bytes**: a request enters when its memory fits on the device together with what the running ones are
   expected to grow to. Otherwise it waits. If it could not even run alone, it fails with a clear error.
+* **Arriving**: what a request remembers may have to come from the host first. That runs beside the computation: it
+  joins an iteration as soon as it is there, and the others do not wait for it.
 * **Yielding**: when the expectation was wrong and a sequence cannot grow, the most served one is unpinned: it waits,
   its blocks may move to the host, and it continues later exactly where it was.
+* **Changing places**: room is made by those who will be needed last, not by the least recently used, who in a round of
+  agents is the next to be served. Those on the device go before those who would push them out, for a while.
 * **Forgetting**: when the host is full too, sessions that are needed last forget what they remember, and compute it
   again (`forgetting`).
 * **Gathering**: prompts in every iteration suit a large network, whose weights are read once for both. A small one
@@ -27,71 +31,17 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple, Protocol
 
 from holotron.engine.api import EngineConfig, Overloaded
-from holotron.engine.blocks import Demand, Pools
+from holotron.engine.drafts import Drafter
+from holotron.engine.pieces import Piece, Plan, Repeat, Reserves
+from holotron.engine.pools import Demand, Pools
 from holotron.engine.sequence import Request, Sequence
 
 AHEAD = 16  # tokens that decodes have pages for beforehand
 PATIENCE = 5.0  # seconds for which a session on the host lets those on the device go before it
-
-
-class Piece(NamedTuple):  # cheaper to make than a dataclass, and every token takes one
-    """`count` tokens of a request's log from `start` on. None at all: only sample, from what is remembered."""
-
-    request: Request
-    start: int
-    count: int  # type: ignore[assignment]  # tuples have a method of that name
-
-    @property
-    def end(self) -> int:
-        return self.start + self.count
-
-
-@dataclass(slots=True)
-class Plan:
-    decodes: list[Piece] = field(default_factory=list)  # one token each, after a context
-    prefills: list[Piece] = field(default_factory=list)
-    waiting_to_sample: list[Piece] = field(default_factory=list)  # nothing to compute
-    failed: list[tuple[Request, Overloaded]] = field(default_factory=list)
-
-    @property
-    def pieces(self) -> list[Piece]:
-        """In the order the network wants them."""
-        return self.decodes + self.prefills
-
-    @property
-    def all(self) -> list[Piece]:
-        return self.decodes + self.prefills + self.waiting_to_sample
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Repeat:
-    """The decodes of an iteration, to be done again."""
-
-    pieces: list[Piece]  # of the first time
-    requests: list[Request]  # theirs, in this order
-    due: list[tuple[Request, int]]  # everybody, with their places
-    greedy: bool  # nobody wants more than the likeliest token
-
-
-class Reserves(Protocol):
-    """Whatever is remembered for somebody who does not run now, and how it is given up (see `sessions`)."""
-
-    def resume(self, request: Request) -> bool:
-        """Give a request what memory is known for its log, or say that it should wait for it."""
-
-    def evict(self, *, stale: bool = False) -> bool:
-        """Drop something nobody holds, or say there is nothing left; `stale`: something nobody will want."""
-
-    def forget(self, *, keep: Sequence, waiting: Iterable[Sequence]) -> bool:
-        """Have another session forget what it remembers, to be computed again, or say that nobody can."""
-
-    def drop_snapshots(self, sequence: Sequence) -> bool:
-        """Forget what a sequence remembers of earlier positions."""
+LONG_PATIENCE = 30.0  # and one that has to be computed again
 
 
 class Scheduler:
@@ -105,17 +55,20 @@ class Scheduler:
         reserves: Reserves,
         filler: Callable[[int], int] = lambda decodes: 0,
         repeats: bool = False,
+        drafter: Drafter | None = None,
     ) -> None:
         """Pieces of prompts end at multiples of `align`; `filler` says how many tokens a number of decodes is filled up
-        with beside prompts. `repeats`: iterations of decodes may be repeated."""
+        with beside prompts. `repeats`: iterations of decodes may be repeated. `drafter` guesses what follows."""
         self._config = config
         self._pools = pools
         self._context_limit = context_limit
         self._align = align
         self._reserves = reserves
         self._filler = filler
+        self._drafter = drafter
         self.waiting: dict[Request, None] = {}
         self.running: dict[Request, None] = {}
+        self.arriving: dict[Request, None] = {}  # admitted; what they remember is on its way to the device
         self._order: list[Request] | None = None
         self.preemptions = 0
         self.repeat: Repeat | None = None  # as long as nobody comes or goes
@@ -140,12 +93,12 @@ class Scheduler:
     def remove(self, request: Request) -> None:
         """It has ended, however it did. Its memory is free to move from now on."""
         self.disturb()
-        if request in self.running:
-            del self.running[request]
-            self._order = None
-            request.sequence.memory.unpin()
-        else:
+        if request in self.waiting:
             del self.waiting[request]
+            return
+        del (self.running if request in self.running else self.arriving)[request]
+        self._order = None
+        request.sequence.memory.unpin()
 
     def disturb(self) -> None:
         """The next iteration is not the last one again."""
@@ -156,7 +109,11 @@ class Scheduler:
         return sum(not request.background for request in self.waiting)
 
     def active(self) -> list[Request]:
-        return [*self.running, *self.waiting]
+        return [*self.running, *self.arriving, *self.waiting]
+
+    def admitted(self) -> list[Request]:
+        """Those whose memory is pinned."""
+        return [*self.running, *self.arriving]
 
     # --------------------------------------------------------------------------------------------------- deciding
 
@@ -169,6 +126,7 @@ class Scheduler:
 
     def plan(self) -> Plan:
         plan = self._plan()
+        self._keep_spare()
         if self._repeats:
             self._look_ahead(plan)
         return plan
@@ -179,7 +137,7 @@ class Scheduler:
         close to the end of a page."""
         self.disturb()
         decodes = plan.decodes
-        if self.waiting or not decodes or len(decodes) < len(self.running):
+        if self.waiting or self.arriving or not decodes or len(decodes) < len(self.running):
             return
         left = self._context_limit
         for request, start, _ in decodes:
@@ -192,10 +150,7 @@ class Scheduler:
         if self._pools.has_attention:
             left = min([left, *(self._take_ahead(piece, min(left, AHEAD)) for piece in decodes)])
         if left > 0:
-            requests = [request for request, _, _ in decodes]
-            due = [(request, n) for n, request in enumerate(requests)]
-            greedy = all(map(_greedy, requests))
-            self.repeat, self._repeats_left = Repeat(decodes, requests, due, greedy), left
+            self.repeat, self._repeats_left = Repeat.of(decodes), left
 
     def _take_ahead(self, piece: Piece, wanted: int) -> int:
         """How many tokens beyond this one a decode's pages have room for: so many as are wanted, if pages are free."""
@@ -207,6 +162,7 @@ class Scheduler:
 
     def _plan(self) -> Plan:
         plan = Plan()
+        self._pools.collect()
         self._admit(plan)
         order = self._in_order()
         placed: set[Request] = set()
@@ -220,7 +176,14 @@ class Scheduler:
             memory, promised = sequence.memory, sequence.promised
             length, known = memory.length, len(sequence.log.ids) + promised
             pending = known - length
-            if pending > 1 or length == 0:
+            guessed = 0
+            if self._drafter is not None and pending > 0 and length >= request.prompt - 1 and not promised:
+                guessed = self._drafter.begin(request, self._pools, pending, budget - len(order))
+            if guessed:
+                plan.prefills.append(Piece(request, length, pending + guessed))
+                placed.add(request)
+                budget -= pending + guessed
+            elif pending > 1 or length == 0:
                 prompts.append(request)
             elif promised and (known >= limit or len(request.events) + promised >= request.params.max_tokens):
                 continue  # it ends with the token that is on its way, whatever that is
@@ -248,6 +211,21 @@ class Scheduler:
                 budget -= count
         return plan
 
+    def _keep_spare(self) -> None:
+        """While others wait for room: free slots for the next iterations. Whoever has to wait until one has been left
+        is late."""
+        if not self.waiting:
+            return
+        pools = self._pools
+        spare = Demand(2, 2 * self._config.token_budget // pools.page_size)
+        missing = pools.missing(spare)
+        if (missing.rows and pools.rows.idle) or (missing.pages and pools.pages.idle):
+            rows, pages = min(missing.rows, pools.rows.idle), min(missing.pages, pools.pages.idle)
+            if rows * pools.rows.block_bytes + pages * pools.pages.block_bytes <= pools.host.free:
+                self._reserves.move_out(lambda: pools.missing(spare), keep=None, waiting=self._behind(None, True))
+        if pools.disk is not None and pools.host.free < pools.host.limit // 8:
+            self._reserves.file_away(keep=None, waiting=self._behind(None, True))
+
     def _in_order(self) -> list[Request]:
         """Who runs, least served first. The order changes only when somebody comes or goes."""
         if self._order is None:
@@ -255,31 +233,51 @@ class Scheduler:
         return self._order
 
     def _admit(self, plan: Plan) -> None:
-        if not self.waiting:
-            return
+        if self.waiting:
+            self._admit_some(plan)
+        for request in list(self.arriving):
+            # With nobody else to compute for, the device may as well wait for it.
+            if request.sequence.memory.arrived or not self.running:
+                del self.arriving[request]
+                self._run(request)
+
+    def _run(self, request: Request) -> None:
+        request.sequence.memory.settle()
+        self.running[request] = None
+        self._order = None
+
+    def _admit_some(self, plan: Plan) -> None:
         if any(not request.background for request in self.waiting):
             for request in [request for request in self.running if request.background]:
                 self._yield(request)
         expected = Demand()
-        for request in self.running:
+        for request in self.admitted():
             expected += self._expected(request)
+        reading = False  # one at a time comes back from files
         for request in self._queue():
-            if len(self.running) >= self._config.max_running:
+            if len(self.running) + len(self.arriving) >= self._config.max_running:
                 return
             if not self._reserves.resume(request):
                 continue
-            memory = request.sequence.memory
-            if self.running:
+            memory, alone = request.sequence.memory, not self.running and not self.arriving
+            if memory.filed or memory.lost:
+                reading = reading or self._reserves.read_back(request.sequence, self._behind(request, True), alone)
+                if reading:
+                    continue
+            if self.running or self.arriving:
                 if not self._make_room(lambda r=request, e=expected: e + self._expected(r), request):  # type: ignore[misc]
                     return
             elif not self._make_room(self._least(request), request, alone=True):
-                if not self._promised():
+                if not self._waits_for_others():
                     plan.failed.append((request, self._no_room(request)))
                 continue
             del self.waiting[request]
-            self.running[request] = None
-            self._order = None
+            request.sequence.forgotten = request.sequence.returning = False
             memory.pin()
+            if memory.arrived:
+                self._run(request)
+            else:
+                self.arriving[request] = None
             expected += self._expected(request)
             if request.admitted_at is None:
                 request.admitted_at = time.monotonic()
@@ -290,7 +288,8 @@ class Scheduler:
         now = time.monotonic()
 
         def patient(request: Request) -> bool:
-            return request.sequence.memory.away and now - request.submitted_at < PATIENCE
+            sequence, waited = request.sequence, now - request.submitted_at
+            return waited < (LONG_PATIENCE if sequence.forgotten else PATIENCE if sequence.memory.away else 0.0)
 
         return sorted(self.waiting, key=lambda request: (patient(request), request.order))
 
@@ -310,7 +309,7 @@ class Scheduler:
             elif placed:  # those go first; it may fit when they are done
                 return False
             elif not self._make_room(partial(memory.demand, piece.end), request, alone=True):
-                if not self._promised():
+                if not self._waits_for_others():
                     plan.failed.append((request, self._no_room(request)))
                 return False
         memory.grow(piece.end)
@@ -358,21 +357,32 @@ class Scheduler:
             pass  # rather than move it to the host
         while not pools.fits(demand()):
             # Dropping what nobody holds, or needs soon, relieves the host; it does not add slots to the device.
-            if pools.could_fit(demand()) and (reserves.evict() or self._have_forgotten(request, alone)):
-                continue
+            if pools.could_fit(demand()):
+                if reserves.evict():
+                    continue
+                if reserves.file_away(keep=request.sequence, waiting=self._behind(request, alone)):
+                    return False  # there will be room
+                if self._have_forgotten(request, alone):
+                    continue
             if not alone or not reserves.drop_snapshots(request.sequence):
                 return False
+        reserves.move_out(lambda: pools.missing(demand()), keep=request.sequence, waiting=self._behind(request, alone))
         return True
 
-    def _promised(self) -> bool:
-        """Whether somebody who waits can only forget what it remembers when the token on its way has been read."""
-        return any(other.sequence.promised for other in self.waiting)
+    def _waits_for_others(self) -> bool:
+        """Whether somebody who waits can only forget what it remembers when the token on its way has been read; or a
+        file is being written."""
+        return self._pools.filing or any(other.sequence.promised for other in self.waiting)
 
     def _have_forgotten(self, request: Request, alone: bool) -> bool:
-        """Those at rest first; then those who wait, from the end of the queue, up to this request."""
-        behind = [other for other in self.waiting if alone or other.order > request.order]
+        """Those at rest first; then those who wait."""
+        return self._reserves.forget(keep=request.sequence, waiting=self._behind(request, alone))
+
+    def _behind(self, request: Request | None, alone: bool) -> Iterable[Sequence]:
+        """Who waits, from the end of the queue up to this request."""
+        behind = [other for other in self.waiting if alone or request is None or other.order > request.order]
         behind.sort(key=lambda other: other.order, reverse=True)
-        return self._reserves.forget(keep=request.sequence, waiting=(other.sequence for other in behind))
+        return (other.sequence for other in behind)
 
     def _no_room(self, request: Request) -> Overloaded:
         tokens = len(request.sequence.log)
@@ -381,8 +391,3 @@ class Scheduler:
             "give the engine more kv_tokens and state_rows, or shorten the session",
             retry_after=5.0,
         )
-
-
-def _greedy(request: Request) -> bool:
-    params = request.params
-    return params.temperature == 0 and not params.top_logprobs and request.penalties is None

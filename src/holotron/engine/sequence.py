@@ -5,15 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from holotron.engine.api import FinishReason, Mark, Result, Resumed, SamplingParams, Timings, TokenEvent
-from holotron.engine.blocks import Pools
 from holotron.engine.grammar import Matcher
 from holotron.engine.log import Log
 from holotron.engine.memory import Memory
 from holotron.engine.penalties import Penalties
+from holotron.engine.pools import Pools
 from holotron.engine.text import TextStream
 from holotron.errors import HolotronError
+
+if TYPE_CHECKING:
+    from holotron.engine.drafts import Draft
 
 REWRITTEN = 3  # changed histories in a row that are worth a warning
 
@@ -56,10 +60,14 @@ class Sequence:
         self.cached = cached  # nobody holds it: kept only because its log may be continued, dropped when room is needed
         self.root = False  # the common beginning of several logs: forked, never continued
         self.closed = False
+        self.forgotten = False  # for lack of memory, and not computed again yet
+        self.returning = False  # what it has in files is on its way back
         self.fault: HolotronError | None = None  # an append that failed, to be told with the next call
         self.request: Request | None = None
         self.promised = 0  # tokens chosen for it on the device that the host has not read yet
         self.source = -1  # where the device keeps the last of them
+        self.draft: Draft | None = None  # what was guessed to follow, while the network reads it
+        self.lookup: object | None = None  # where guesses come from, see `drafts`
         self.service = 0.0  # tokens computed for it, the currency of fairness
         self.used_at = time.monotonic()
         self.pause: float | None = None  # seconds between a reply and the next request, as a rule
@@ -114,6 +122,7 @@ class Request:
     deliver: Callable[[list[TokenEvent], Result | None], None] = lambda events, result: None
     background: bool = False  # computes a prompt ahead of time, when there is nothing else to do
     penalties: Penalties | None = None  # since it was submitted, if it wants any
+    said: tuple[int, ...] = ()  # the reply begins with these: it was begun elsewhere, see `Replies.repeat`
 
     order: tuple[float, int] = (0.0, 0)  # who goes first: least service, then first come
     submitted_at: float = field(default_factory=time.monotonic)

@@ -97,13 +97,20 @@ class SessionCommands:
         self._do(command, at_rest=False)
 
     def _generate(
-        self, sampling: SamplingParams | None, matcher: Matcher | None, timeout: float | None
+        self,
+        sampling: SamplingParams | None,
+        matcher: Matcher | None,
+        timeout: float | None,
+        said: Iterable[int] = (),
     ) -> Future[Generation]:
-        params = sampling or SamplingParams()
-        return self._do(lambda core, sequence: self._engine.start(sequence, params, matcher, timeout))
+        params, begun = sampling or SamplingParams(), tuple(said)
+        return self._do(lambda core, sequence: self._engine.start(sequence, params, matcher, timeout, said=begun))
 
     def _export(self) -> Future[ExportedSession]:
         return self._do(lambda core, sequence: export(sequence, core.pools, core.model.config, core.version))
+
+    def _log(self) -> Future[Log]:
+        return self._do(lambda core, sequence: sequence.log.copy(), at_rest=False)
 
     def _mark(self) -> Future[Mark]:
         return self._do(lambda core, sequence: core.sessions.mark(sequence))
@@ -163,10 +170,12 @@ class Session(SessionCommands):
         *,
         grammar: Grammar | Matcher | None = None,
         timeout: float | None = None,
+        said: Iterable[int] = (),
     ) -> Generation:
         """Continue the log. What is generated becomes part of it, token by token. `grammar` may be compiled already
-        (`Engine.compile`). After `timeout` seconds it ends with finish_reason "deadline"."""
-        return self._generate(sampling, self._engine.compile(grammar), timeout).result()
+        (`Engine.compile`). After `timeout` seconds it ends with finish_reason "deadline". `said`: the reply was begun
+        elsewhere with these tokens; it says them again, whatever it would have sampled, and goes on."""
+        return self._generate(sampling, self._engine.compile(grammar), timeout, said).result()
 
     def prefill(self, timeout: float | None = None) -> Result:
         """Compute everything appended so far, and wait for that."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 import itertools
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from itertools import chain
 
 from holotron.engine.api import (
     EngineConfig,
@@ -21,11 +22,11 @@ from holotron.engine.api import (
     UnknownSession,
 )
 from holotron.engine.beginnings import Beginnings
-from holotron.engine.blocks import Pools
 from holotron.engine.exported import ExportedSession, remember
 from holotron.engine.forgetting import Pauses
 from holotron.engine.log import Log
 from holotron.engine.memory import Memory
+from holotron.engine.pools import Demand, Pools
 from holotron.engine.prefix import PrefixIndex
 from holotron.engine.sequence import Junction, Request, Sequence, Snapshot
 from holotron.errors import CapacityError, InputError
@@ -206,6 +207,7 @@ class Sessions:
 
     def rest(self, sequence: Sequence) -> None:
         """It does not change for now: others may resume from where it stands."""
+        sequence.returning = False
         sequence.used_at = time.monotonic()
         self.index.note(sequence)
         self.index.add(sequence, sequence.memory)
@@ -255,16 +257,67 @@ class Sessions:
         """Let an open session forget what it remembers, to be computed again: the one at rest that is needed last, or
         else the first of those `waiting`. False: nobody but `keep` holds anything any more."""
         resting = (s for s in self.open_ones.values() if s.request is None and s is not keep and _remembers(s))
-        victim = self._pauses.last_needed(resting, time.monotonic())
+        victim = next(iter(self._pauses.last_needed(resting, time.monotonic())), None)
         if victim is None:
             victim = next((s for s in waiting if s is not keep and not s.promised and _remembers(s)), None)
         if victim is None:
             return False
-        self.forgotten += 1
-        self.invalidate([victim])
-        if victim.request is not None:  # it may find a part of it elsewhere
-            victim.request.resumed, victim.request.awaits = False, None
+        self._give_up([victim])
         return True
+
+    def file_away(self, *, keep: Sequence | None, waiting: Iterable[Sequence]) -> bool:
+        """Begin to write what will be needed last to files, an eighth of the host's memory; whether there will be room
+        when that is done."""
+        pools = self.pools
+        if pools.disk is None or pools.filing:
+            return pools.filing
+        left = max(pools.host.limit // 8, pools.rows.block_bytes, pools.pages.block_bytes)
+        resting = (s for s in (*self.open_ones.values(), *self.cached) if s.request is None)
+        others = [*self._pauses.last_needed(resting, time.monotonic()), *waiting]
+        wanted = {block for s in others if s.returning or s is keep for block in s.memory.blocks()}
+        if keep is not None:
+            wanted.update(keep.memory.blocks())
+        for sequence in others:
+            for memory in sequence.memories():
+                left -= memory.file_away(left, wanted)
+        return pools.filing
+
+    def read_back(self, sequence: Sequence, waiting: Iterable[Sequence], alone: bool) -> bool:
+        """Begin to bring what it remembers from files to the host; whether it has to wait for that. `alone`: nobody
+        runs, whose end could make room for it."""
+        memory = sequence.memory
+        if memory.lost:
+            self._give_up([sequence])
+        if not memory.filed:
+            return False
+        sequence.returning = True
+        if self.pools.filing or memory.read_back() or self.file_away(keep=sequence, waiting=waiting) or not alone:
+            return True
+        self._give_up([sequence])
+        return False
+
+    def _give_up(self, sequences: Iterable[Sequence]) -> None:
+        """For want of memory: they compute it again."""
+        for sequence in sequences:
+            self.forgotten += 1
+            self.invalidate([sequence])
+            sequence.forgotten, sequence.returning = True, False
+            if sequence.request is not None:  # it may find a part of it elsewhere
+                sequence.request.resumed, sequence.request.awaits = False, None
+
+    def move_out(self, short: Callable[[], Demand], *, keep: Sequence | None, waiting: Iterable[Sequence]) -> None:
+        """Have others move to the host until nothing is missing on the device: at first those at rest, beginning with
+        the one that will be needed last, then those `waiting`. What they share with others stays."""
+        missing = short()
+        if not missing.rows and not missing.pages:
+            return
+        resting = (s for s in (*self.open_ones.values(), *self.cached) if s.request is None)
+        for sequence in chain(self._pauses.last_needed(resting, time.monotonic()), waiting):
+            for memory in sequence.memories() if sequence is not keep else ():
+                memory.move_out(missing.rows, missing.pages)
+                missing = short()
+                if not missing.rows and not missing.pages:
+                    return
 
     def drop_snapshots(self, sequence: Sequence) -> bool:
         """Its marks stay, and are kept again when the computation next comes through."""
@@ -335,4 +388,5 @@ def describe(sequence: Sequence) -> SessionInfo:
         busy=sequence.request is not None and not sequence.request.background,
         oldest_version=memory.oldest,
         newest_version=memory.newest,
+        host_bytes=sum(memory.host_nbytes for memory in sequence.memories()),
     )

@@ -7,7 +7,8 @@ from pathlib import Path
 import torch
 
 from holotron.engine.api import EngineConfig
-from holotron.engine.blocks import Pools
+from holotron.engine.filing import DiskTier
+from holotron.engine.pools import Pools
 from holotron.errors import ConfigError
 from holotron.model.cache import Cache
 from holotron.model.config import DecoderConfig, ModelConfig
@@ -94,4 +95,5 @@ def allocate(model: Holotron, config: EngineConfig) -> Pools:
         replay=config.replay,
         device=model.device,
     )
-    return Pools(decoder, cache, page_size=config.page_size, host_bytes=host_bytes(config), padded=extra)
+    disk = DiskTier(config.disk_folder, config.disk_bytes) if config.disk_folder is not None else None
+    return Pools(decoder, cache, page_size=config.page_size, host_bytes=host_bytes(config), padded=extra, disk=disk)

@@ -40,8 +40,22 @@ _FULL_BROWSERS = (
     "/Applications/Chromium.app/Contents/MacOS/Chromium",
 )
 
+# Ways to devices, and to requests that the browser makes in a page's name where nobody can look at them. Taken out of
+# pages and workers alike.
+_WITHOUT = (
+    "WebUSB", "WebUSBOnDedicatedWorkers", "WebHID", "Serial", "WebBluetooth", "WebNFC", "SmartCard", "DirectSockets",
+    "FileSystemAccess", "FileSystemAccessLocal", "FontAccess", "Presentation", "SpeechRecognition", "BackgroundFetch",
+    "PushMessaging", "FedCm", "DigitalCredentials", "AdInterestGroupAPI", "Fledge", "TopicsAPI", "SharedStorageAPI",
+    "PrivateAggregationApi", "AttributionReporting", "WebSocketStream",
+)  # fmt: skip
+
+# The browser paints these where its layout does not tell of them, so nobody could see a secret in them.
+_UNTOLD = ("CSSPseudoScrollButtons", "CSSPseudoScrollMarkers")
+WITH_SECRETS = f"--disable-blink-features={','.join((*_WITHOUT, *_UNTOLD))}"  # of two such flags the last one counts
+
 # Quiet, reproducible, and without the features that phone home. Playwright adds its own list on top.
 FLAGS = (
+    f"--disable-blink-features={','.join(_WITHOUT)}",
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-domain-reliability",
@@ -49,10 +63,13 @@ FLAGS = (
     "--disable-quic",
     "--disable-smooth-scrolling",  # a screenshot right after a scroll must show where it ends
     "--disable-sync",
+    "--deny-permission-prompts",
     "--dns-prefetch-disable",
     "--force-color-profile=srgb",
+    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",  # no UDP, which no proxy sees
     "--no-first-run",
     "--no-pings",
+    "--webrtc-ip-handling-policy=disable_non_proxied_udp",  # the same by its newer name
 )
 
 

@@ -37,18 +37,18 @@ class ActionRefused(Exception):
 async def perform(tab: Tab, action: Action, view: Area | None = None) -> str:
     """Do one in-page action; returns what the agent should know about it, mostly nothing. `view` is the part of the
     viewport that the agent sees and counts coordinates from."""
-    view = view or Area(0, 0, tab.display.width, tab.display.height)
+    view = view or whole(tab)
     match action:
         case Click(x, y):
-            await tab.click(*_inside(view, x, y))
+            await tab.click(*inside(view, x, y))
         case DoubleClick(x, y):
-            await tab.click(*_inside(view, x, y), count=2)
+            await tab.click(*inside(view, x, y), count=2)
         case RightClick(x, y):
-            await tab.click(*_inside(view, x, y), button="right")
+            await tab.click(*inside(view, x, y), button="right")
         case Hover(x, y):
-            await tab.move(*_inside(view, x, y))
+            await tab.move(*inside(view, x, y))
         case Drag(x1, y1, x2, y2):
-            await tab.drag(*_inside(view, x1, y1), *_inside(view, x2, y2))
+            await tab.drag(*inside(view, x1, y1), *inside(view, x2, y2))
         case Scroll():
             await _scroll(tab, action, view)
         case Write():
@@ -66,7 +66,12 @@ def waiting_time(action: Wait) -> float:
     return min(action.seconds, LONGEST_WAIT) if action.seconds > 0 else 0.0
 
 
-def _inside(view: Area, x: float, y: float) -> tuple[float, float]:
+def whole(tab: Tab) -> Area:
+    """All of the viewport."""
+    return Area(0, 0, tab.display.width, tab.display.height)
+
+
+def inside(view: Area, x: float, y: float) -> tuple[float, float]:
     """The point in the viewport for a point in the view."""
     if not (math.isfinite(x) and math.isfinite(y) and 0 <= x <= view.width and 0 <= y <= view.height):
         raise ActionRefused(f"The point ({x:g}, {y:g}) is outside the {view.width:g}x{view.height:g} view.")
@@ -81,13 +86,13 @@ async def _scroll(tab: Tab, action: Scroll, view: Area) -> None:
     if not (math.isfinite(amount) and amount > 0):
         raise ActionRefused(f"Cannot scroll by {action.amount:g} pixels.")
     signed = amount if action.direction in ("down", "right") else -amount
-    x, y = _inside(view, x, y)
+    x, y = inside(view, x, y)
     await tab.wheel(x, y, 0 if vertical else signed, signed if vertical else 0)
 
 
 async def _write(tab: Tab, action: Write, view: Area) -> str:
     if action.x is not None and action.y is not None:
-        await tab.click(*_inside(view, action.x, action.y))
+        await tab.click(*inside(view, action.x, action.y))
     kind = await tab.evaluate(f"({_FOCUSED_KIND})()")
     if kind in ("value", "select"):  # dates, times, colours, lists: the field wants a value, not keys
         problem = await tab.evaluate(f"({_SET_VALUE})({json.dumps(action.content)})")
@@ -111,12 +116,17 @@ async def _press(tab: Tab, keys: tuple[str, ...]) -> None:
     if not names:
         raise ActionRefused("press_keys needs at least one key.")
     try:
-        if [*names[:-1], names[-1].lower()] == [_COMMAND_KEY, "v"]:
+        if _pastes(names):
             await tab.paste(*names)
         else:
             await tab.press(*names)
     except ValueError as error:
         raise ActionRefused(f"{error}. Use names like Enter, Tab, ArrowDown, Control, a.") from None
+
+
+def _pastes(names: list[str]) -> bool:
+    held = {*names[:-1]}
+    return (names[-1].lower() == "v" and _COMMAND_KEY in held) or (names[-1] == "Insert" and "Shift" in held)
 
 
 def _split_chord(chord: str) -> list[str]:

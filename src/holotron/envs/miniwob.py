@@ -274,7 +274,7 @@ class MiniWobEnvironment:
             reduced_motion="reduce",
             service_workers="block",
         )
-        async with bounded("opening a page", OPEN_TIMEOUT):
+        async with self._lease.opening("opening a page"):
             clipboard = Clipboard(self._lease.clipboard)
             await prepare(self._lease.context, clipboard, self._notes.append)
             if self._options.time_limit is None:

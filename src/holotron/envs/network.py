@@ -18,7 +18,7 @@ import asyncio
 import contextlib
 import ipaddress
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -91,6 +91,7 @@ class Guard:
 
     def __init__(self, policy: NetworkPolicy) -> None:
         self.policy = policy
+        self.refuses: Callable[[str], bool] = lambda host: False  # names that must not even be looked up
         self._server: asyncio.Server | None = None
         self._connections = Connections()
         self._blocked: dict[str, None] = {}
@@ -165,6 +166,8 @@ class Guard:
 
     async def _connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Check, look up, check again, and connect to the very address that was checked."""
+        if self.refuses(host):
+            raise Blocked("a name that holds a secret is not looked up")
         self.policy.check_host(host, port)
         if self.policy.upstream:
             if _is_address(host):

@@ -6,7 +6,7 @@
     await lease.close()
     await pool.close()
 
-Browsers start when first needed and are replaced when they die or have served `recycle_after` leases.
+Browsers start when first needed and are replaced when they die, open no page or have served `recycle_after` leases.
 Contexts are opened a few at a time, because opening many at once starves the ones already working. The blast
 radius of a dying browser is its own contexts: their next call raises `EnvironmentFault`, and the next lease
 starts a new browser.
@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from holotron.envs.chromium import FLAGS, find_chromium
+from holotron.envs.isolation import Shelter
 from holotron.errors import ConfigError, EnvironmentFault, MissingDependency
 
 try:
@@ -67,7 +68,7 @@ class BrowserPool:
         self._opening = asyncio.Semaphore(opening_at_once)
         self._driver: Playwright | None = None
         self._driver_lock = asyncio.Lock()
-        self._sandbox_refused = False
+        self._shelter: Shelter | None = None
         self._retired: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -104,7 +105,8 @@ class BrowserPool:
             if slot.browser is not None and slot.served >= self._recycle_after:
                 self._retire(slot, slot.browser)
             if slot.browser is None or not slot.browser.is_connected():
-                slot.browser, slot.served = await self._launch(), 0
+                slot.browser, slot.user = await self._launch()
+                slot.served = 0
             slot.served += 1
             return slot.browser
 
@@ -118,39 +120,54 @@ class BrowserPool:
                 "Start one with --remote-debugging-port=9222."
             ) from None
 
-    async def _launch(self) -> Browser:
+    async def _launch(self) -> tuple[Browser, int | None]:
+        """A browser, and the user that it runs as; None: as ourselves."""
         if self._attach is not None:
-            return await self._connect(self._attach)
+            return await self._connect(self._attach), None
         if not self._headless and sys.platform == "linux" and not {"DISPLAY", "WAYLAND_DISPLAY"} & set(os.environ):
             raise ConfigError("A visible browser needs a display, and there is none (DISPLAY is not set).")
-        executable = self._executable or find_chromium(headless=self._headless)
-        # Chromium refuses its sandbox to root. Many containers refuse it to everybody.
-        sandbox = os.name == "posix" and os.geteuid() != 0 and not self._sandbox_refused
+        shelter = await self._find_shelter()
         driver = await self._start_driver()
+        options, user = shelter.options()
         try:
-            return await driver.chromium.launch(
-                executable_path=executable,
+            browser = await driver.chromium.launch(
                 headless=self._headless,
                 args=self._flags,
-                chromium_sandbox=sandbox,
                 handle_sigint=False,  # Ctrl-C is ours: the rollout finishes its records first
                 handle_sigterm=False,
                 handle_sighup=False,
+                **options,
             )
+            return browser, user
         except PlaywrightError as error:
-            if sandbox and "sandbox" in str(error).lower():
-                log.warning("Chromium's sandbox is not available here; pages run without it.")
-                self._sandbox_refused = True
+            if not shelter.no_sandbox and "sandbox" in str(error).lower():  # many containers refuse it to everybody
+                shelter.refuse_sandbox("this machine forbids what it needs, namespaces of users")
             elif not await _works(driver):
                 self._driver = None if self._driver is driver else self._driver
             else:
                 raise
             return await self._launch()
 
+    @property
+    def shelter(self) -> Shelter:
+        """How browsers are kept apart from the machine; known once one was started."""
+        if self._shelter is None:
+            raise EnvironmentFault("No browser was started yet.")
+        return self._shelter
+
+    async def _find_shelter(self) -> Shelter:
+        if self._shelter is None:
+            executable = self._executable or find_chromium(headless=self._headless)
+            self._shelter = await asyncio.to_thread(Shelter, executable, headless=self._headless)
+        return self._shelter
+
     async def _start_driver(self) -> Playwright:
         async with self._driver_lock:
             if self._driver is None:
-                self._driver = await async_playwright().start()
+                try:
+                    self._driver = await async_playwright().start()
+                except Exception as error:  # it has no error of its own for a driver that dies while it starts
+                    raise EnvironmentFault(f"Playwright's driver did not start: {first_line(error)}") from error
             return self._driver
 
     def _retire(self, slot: _Slot, browser: Browser) -> None:
@@ -176,6 +193,8 @@ class BrowserPool:
         if self._driver is not None:
             await quietly(self._driver.stop())
             self._driver = None
+        if self._shelter is not None:
+            self._shelter.close()
 
 
 @dataclass(slots=True)
@@ -189,6 +208,23 @@ class BrowserLease:
     _slot: _Slot
     _open: bool = True
     owned: bool = True  # ours alone; False: the context of a browser that was there before us
+
+    @property
+    def user(self) -> int | None:
+        """The number of the user as whom the browser runs; None: it runs as ourselves."""
+        return self._slot.user
+
+    @asynccontextmanager
+    async def opening(self, what: str) -> AsyncIterator[None]:
+        """For the first page. A browser in which it cannot be opened is replaced: one that has lost its zygotes, say,
+        lives on, and every new page in it crashes."""
+        try:
+            async with bounded(what, OPEN_TIMEOUT):
+                yield
+        except EnvironmentFault:
+            if self.owned:
+                self._pool._retire(self._slot, self.browser)
+            raise
 
     @property
     def alive(self) -> bool:
@@ -210,6 +246,7 @@ class _Slot:
 
     def __init__(self) -> None:
         self.browser: Browser | None = None
+        self.user: int | None = None
         self.served = 0
         self.leases = 0
         self.lock = asyncio.Lock()
@@ -218,14 +255,15 @@ class _Slot:
 
 @asynccontextmanager
 async def bounded(what: str, seconds: float) -> AsyncIterator[None]:
-    """Playwright's errors, and taking too long, become `EnvironmentFault`: the browser failed, not the agent."""
+    """Playwright's errors, those of the system (a full disk), and taking too long, become `EnvironmentFault`: the
+    browser failed, not the agent."""
     try:
         async with asyncio.timeout(seconds):
             yield
-    except PlaywrightError as error:
-        raise EnvironmentFault(f"The browser failed while {what}: {first_line(error)}") from error
     except TimeoutError as error:
         raise EnvironmentFault(f"The browser did not answer in {seconds:g} s while {what}.") from error
+    except (PlaywrightError, OSError) as error:
+        raise EnvironmentFault(f"The browser failed while {what}: {first_line(error)}") from error
 
 
 def first_line(error: BaseException) -> str:

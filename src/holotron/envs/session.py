@@ -7,54 +7,43 @@ replaced. None of it is silent: each leaves a sentence in the notes, which the n
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from playwright.async_api import Dialog, Download, FileChooser, Page
 from playwright.async_api import Error as PlaywrightError
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
+from holotron.addresses import split_login
 from holotron.envs.attached import OtherTabs, leave, opened_by, screen
 from holotron.envs.dialogs import answer_dialog
 from holotron.envs.downloads import Downloads
 from holotron.envs.effects.gate import Gate
-from holotron.envs.effects.rules import Rules
 from holotron.envs.effects.watching import adopt, open_gate
 from holotron.envs.hands import ActionRefused
-from holotron.envs.network import Blocked, Guard, NetworkPolicy, check_url
+from holotron.envs.network import Blocked, Guard, check_url
+from holotron.envs.options import SessionOptions as SessionOptions
 from holotron.envs.patience import Patience
 from holotron.envs.pool import OPEN_TIMEOUT, BrowserLease, BrowserPool, bounded, first_line, quietly
 from holotron.envs.preparing import prepare
 from holotron.envs.profile import save_state, saved_state
-from holotron.envs.secrets import Secret
+from holotron.envs.secrets.screen import Screen
+from holotron.envs.secrets.typing import guard_paste
 from holotron.envs.settle import CAP, Activity, settle
-from holotron.envs.tab import TYPED, Clipboard, Display, PageCrash, Tab
+from holotron.envs.tab import Clipboard, PageCrash, Tab
 from holotron.errors import EnvironmentFault
+
+log = logging.getLogger(__name__)
 
 MOST_TABS = 20
 MOST_RENEWALS = 40  # of one context, then a new one: what a browser piles up behind a page is gone with its context
 NAVIGATION_TIMEOUT = 15.0  # seconds
 NEW_TAB_TIMEOUT = 5.0
 LOAD_CAP = 10.0  # seconds to wait for a new page to settle
-
-
-@dataclass(frozen=True, slots=True)
-class SessionOptions:
-    display: Display = field(default_factory=Display)
-    network: NetworkPolicy = field(default_factory=NetworkPolicy)
-    downloads: Path | None = None  # a folder, in which each session gets its own; None refuses downloads
-    locale: str = "en-US"
-    timezone: str = "UTC"
-    user_agent: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)  # sent with every request
-    typed: int = TYPED  # characters typed key by key, for pages that listen to keys; longer texts are inserted at once
-    secrets: tuple[Secret, ...] = ()
-    profile: Path | None = None  # cookies and storage of a session before, read if it is there; written at the end
-    rules: Rules | None = None  # hold what would change the world until somebody has said yes; None holds nothing
 
 
 @dataclass(slots=True, eq=False)
@@ -71,9 +60,10 @@ class Session:
         self._lease = lease
         self._guard = guard
         self._options = options
-        self.hide: Callable[[str], str] = str  # what must not be told, taken out before anything is cut or quoted
+        self.secrets = options.keep_secrets()
+        self.screen = Screen(self.secrets)
         self.patience = Patience()
-        self.gate = None if options.rules is None else Gate(options.rules, self.patience)
+        self.gate = Gate(options.rules, self.patience, self.secrets) if options.held else None
         self._clipboard = Clipboard(lease.clipboard)
         self._open: list[_Open] = []
         self._active = 0
@@ -99,16 +89,18 @@ class Session:
                 service_workers="block",
                 proxy=guard.proxy,
                 storage_state=saved_state(options.profile),
+                http_credentials=None if options.login is None else options.login.credentials,
             )
         except BaseException:
             await guard.close()
             raise
         session = cls(lease, guard, options)
+        guard.refuses = lambda host: bool(session.secrets.taken_away(f"https://{host}", host))
         try:
-            async with bounded("opening a session", OPEN_TIMEOUT):
+            async with lease.opening("opening a session"):
                 if not lease.owned:
                     await screen(lease.context, options.network, session.note)
-                await prepare(lease.context, session._clipboard, session.note)
+                await prepare(lease.context, session._clipboard, session.note, secrets=session.secrets)
                 if session.gate is not None:
                     session.gate.page = session._address
                     if not lease.owned:
@@ -117,6 +109,8 @@ class Session:
                 lease.context.on("page", session._on_page)
                 lease.context.on("dialog", session._on_dialog)
                 await session._add_tab()
+                if options.downloads is not None:
+                    await session._downloads.open(lease, session.tab, session._spawn)
         except BaseException:
             await session.close()
             raise
@@ -151,10 +145,13 @@ class Session:
             await context.set_extra_http_headers(dict(options.headers))
             self._guard.policy = options.network
             await tab.resize(options.display)
+        self.secrets = options.keep_secrets()
+        self.screen = Screen(self.secrets)
         if self.gate is not None:
             self.gate.forget()
+            self.gate.secrets = self.secrets
+        self._downloads.forget()
         self._clipboard.text, self._announced = "", 0
-        self._downloads = Downloads(options.downloads, self.note, self.gate)
         self.take_notes()
         return True
 
@@ -171,6 +168,7 @@ class Session:
         await self._lease.close()
         if self.gate is not None:
             await quietly(self.gate.detach())
+        self._downloads.close()
         await self._guard.close()
 
     # --------------------------------------------------------------------------------------------------- what there is
@@ -184,7 +182,7 @@ class Session:
 
     @property
     def titles(self) -> tuple[str, ...]:
-        return tuple(entry.title or entry.tab.page.url for entry in self._open)
+        return tuple(entry.title or split_login(entry.tab.page.url)[0] for entry in self._open)
 
     @property
     def active(self) -> int:
@@ -207,7 +205,9 @@ class Session:
         return " ".join(taken)
 
     async def settle(self, since: float, cap: float = CAP) -> None:
-        """Wait until the page in front has come to rest, and until the tabs it has asked for are there."""
+        """Wait until the page in front has come to rest, and until the tabs it has asked for are there; a while for its
+        downloads, too."""
+        late = False
         while True:
             if not self._open and self._lease.alive:
                 self.note("The last tab was closed; a new one was opened.")
@@ -218,12 +218,13 @@ class Session:
             if self.gate is not None and await self.gate.answered():
                 since = time.monotonic()  # what was held goes on now
                 continue
-            if not (self._announced or self._tasks) and self._open[self._active : self._active + 1] == [front]:
+            waiting = self._announced or (self._tasks and not late)
+            if not waiting and self._open[self._active : self._active + 1] == [front]:
                 return  # and no other tab has come to the front meanwhile
             deadline = time.monotonic() + NEW_TAB_TIMEOUT
             while (self._announced or self._tasks) and time.monotonic() < deadline:
                 await asyncio.sleep(0.02)
-            self._announced = 0
+            self._announced, late = 0, True
 
     # ------------------------------------------------------------------------------------------------ going somewhere
 
@@ -336,6 +337,7 @@ class Session:
         tab.typed = self._options.typed
         if self.gate is not None:
             adopt(self.gate, tab)
+            guard_paste(tab, self.gate)
         self._open.append(_Open(tab, Activity(page)))
         self._active = len(self._open) - 1
         await tab.on_event("Page", "windowOpen", self._on_announced)
@@ -356,7 +358,12 @@ class Session:
         """Work that a page's event asks for; `settle` waits for it."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.warning("Following a page failed: %s", self.secrets.redact(first_line(error)))
 
     def _on_announced(self, _: Any) -> None:
         self._announced += 1
@@ -382,10 +389,10 @@ class Session:
             pass
 
     async def _on_dialog(self, dialog: Dialog) -> None:
-        await answer_dialog(dialog, self.note, self.hide, self.gate)
+        await answer_dialog(dialog, self.note, self.secrets.redact, self.gate)
 
     def _on_file_chooser(self, _: FileChooser) -> None:
         self.note("The page asked for a file; uploads are not possible here.")
 
     def _on_download(self, download: Download) -> None:
-        self._spawn(self._downloads.receive(download))
+        self._downloads.refuse(download.suggested_filename)

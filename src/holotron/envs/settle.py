@@ -21,6 +21,7 @@ QUIET = 0.15  # seconds without requests that count as silence
 PATIENCE = 2.0  # a request that takes longer than this is a poll or a stream, unless it is for a document
 CAP = 5.0
 ANIMATION_CAP = 0.7
+POLL = 0.02
 _COUNTED = frozenset({"document", "stylesheet", "script", "image", "font", "xhr", "fetch"})
 
 
@@ -50,38 +51,37 @@ class Activity:
 async def settle(tab: Tab, activity: Activity, *, since: float, cap: float = CAP) -> str:
     """Wait until the page has settled after what was done at `since`; returns its title."""
     deadline = time.monotonic() + cap
-    title = await _frames(tab)
+    title = None
     while time.monotonic() < deadline:
         if activity.busy() or (activity.last > since and time.monotonic() - activity.last < QUIET):
-            await asyncio.sleep(0.02)
-            title = None
+            title = None  # nobody draws for a page that is about to go
         elif title is not None:
             break
-        else:
-            await asyncio.sleep(0.02)
-            title = await _frames(tab)
+        elif (title := await _drawn(tab)) is not None:
+            continue
+        await asyncio.sleep(POLL)
     return title or ""
 
 
-async def _frames(tab: Tab) -> str | None:
-    """Two frames, and the end of transitions that will end soon. None when the page was replaced meanwhile, or is still
-    being read: of a new tab, the request may have begun before anyone watched its requests."""
+async def _drawn(tab: Tab) -> str | None:
+    """The page's title, after a frame and the end of transitions that will end soon. None when the page was replaced
+    meanwhile, or is still being read: of a new tab, the request may have begun before anyone watched its requests."""
     with contextlib.suppress(EnvironmentFault):  # a page on its way out, or one too busy to answer
-        page = json.loads(await tab.evaluate(_FRAMES, timeout=2.0))
+        page = json.loads(await tab.evaluate(_DRAWN, timeout=2.0))
         return None if page["loading"] else str(page["title"])
     if tab.crashed:
         raise PageCrash("The page's process died.")
     return None
 
 
-_FRAMES = f"""(async () => {{
+# A task after a frame's callbacks comes when that frame is done. The screenshot draws one more.
+_DRAWN = f"""(async () => {{
   const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
-  const frame = () => Promise.race([new Promise((done) => requestAnimationFrame(done)), sleep(100)]);
+  const drawn = new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
   const end = performance.now() + {ANIMATION_CAP * 1000};
   const moving = () => document.getAnimations().some((animation) =>
     animation.playState === 'running' && animation.effect?.getComputedTiming().endTime < {ANIMATION_CAP * 1000});
-  await frame();
-  await frame();
+  await Promise.race([drawn, sleep(100)]);
   while (moving() && performance.now() < end) await sleep(30);
   return JSON.stringify({{title: document.title, loading: document.readyState === 'loading'}});
 }})()"""

@@ -20,7 +20,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from playwright.async_api import CDPSession, Page
+from playwright.async_api import CDPSession, Frame, Page
 from playwright.async_api import Error as PlaywrightError
 
 from holotron.envs.patience import Patience
@@ -93,6 +93,8 @@ class Tab:
         self._rescaled = False  # by a screenshot, and perhaps not back yet
         self._patience = patience or Patience()
         self.before_keys: Callable[[str], Awaitable[None]] | None = None  # may refuse what is about to be typed
+        self.instead_of_paste: Callable[[str], Awaitable[bool]] | None = None  # may refuse it, or have done it itself
+        self.sessions: dict[Frame, CDPSession] = {}  # with frames that have processes of their own
         self._waiting: set[asyncio.Timeout] = set()
         page.on("crash", self._on_crash)
 
@@ -157,12 +159,20 @@ class Tab:
                 raise ValueError(first_line(error)) from error
             raise EnvironmentFault(f"{what} failed: {first_line(error)}") from error
 
+    def check_alive(self) -> None:
+        if self.crashed:
+            raise PageCrash("The page's process died.")
+
     # ------------------------------------------------------------------------------------------- the protocol
 
     async def send(self, method: str, /, *, timeout: float | None = None, **parameters: Any) -> Any:
         """One protocol call."""
+        return await self.ask(self._cdp, method, timeout=timeout, **parameters)
+
+    async def ask(self, cdp: CDPSession, method: str, /, *, timeout: float | None = None, **parameters: Any) -> Any:
+        """The same to another part of the page, with a protocol session of its own."""
         async with self._calling(method, timeout or ANSWER_TIMEOUT):
-            return await self._cdp.send(method, parameters)
+            return await cdp.send(method, parameters)
 
     async def on_event(self, domain: str, name: str, callback: Callable[[Any], None]) -> None:
         """Call back at each of a protocol domain's events of that name."""
@@ -183,10 +193,13 @@ class Tab:
             raise EnvironmentFault(f"A script failed in the page: {what.splitlines()[0] if what else expression}")
         return reply["result"].get("value")
 
-    async def screenshot(self, clip: Area | None = None, *, timeout: float | None = None) -> bytes:
-        """The viewport (or `clip`, in document coordinates) in device pixels, encoded as the display says."""
-        parameters: dict[str, Any] = {"format": self.display.format}
-        if self.display.format == "jpeg":
+    async def screenshot(
+        self, clip: Area | None = None, *, timeout: float | None = None, format: Literal["jpeg", "png"] | None = None
+    ) -> bytes:
+        """The viewport (or `clip`, in document coordinates) in device pixels, encoded as the display says, or as asked
+        for."""
+        parameters: dict[str, Any] = {"format": format or self.display.format}
+        if parameters["format"] == "jpeg":
             parameters["quality"] = self.display.jpeg_quality
         else:
             parameters["optimizeForSpeed"] = True
@@ -258,8 +271,6 @@ class Tab:
     async def press(self, *keys: str) -> None:
         if self.before_keys is not None and len(keys[-1]) == 1 and not {*keys[:-1]} - {"Shift"}:
             await self.before_keys(keys[-1])
-        elif self.before_keys is not None and keys[-1] == "Insert" and "Shift" in keys:  # the other paste
-            await self.before_keys(self._clipboard.text)
         async with self._calling("pressing keys", INPUT_TIMEOUT):
             await self.page.keyboard.press("+".join(keys))
 
@@ -275,6 +286,8 @@ class Tab:
 
     async def paste(self, *keys: str) -> None:
         """Press the keys of a paste with this session's text in the browser's clipboard."""
+        if self.instead_of_paste is not None and await self.instead_of_paste(self._clipboard.text):
+            return
         if self.before_keys is not None and self._clipboard.text:
             await self.before_keys(self._clipboard.text)
         async with self._clipboard.lock:

@@ -14,29 +14,35 @@ import asyncio
 import contextlib
 import io
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
 from PIL import Image
 
+from holotron.addresses import split_login
 from holotron.envs import dom
+from holotron.envs.effects.judging import origin_of
 from holotron.envs.effects.question import Approver
 from holotron.envs.effects.watching import name_of_control
+from holotron.envs.focus import focused
 from holotron.envs.hands import ActionRefused, perform
 from holotron.envs.network import RESOLVE_NOTHING, Blocked, check_url
+from holotron.envs.options import Login
 from holotron.envs.pool import BrowserPool
 from holotron.envs.registry import PoolRequest, environments
-from holotron.envs.secrets import Secrets
+from holotron.envs.secrets.typing import check_drag, write_secret
 from holotron.envs.session import Session, SessionOptions
 from holotron.envs.tab import Display, PageCrash, PageHang
-from holotron.errors import ConfigError, EnvironmentFault
+from holotron.errors import ConfigError, EnvironmentFault, HolotronError
 from holotron.types import (
     Action,
     Answer,
     Click,
     CloseTab,
     DoubleClick,
+    Drag,
     GoBack,
     Goto,
     NewTab,
@@ -68,13 +74,13 @@ class WebPool:
         attach: str | None = None,
     ) -> None:
         self._options = options or SessionOptions()
-        alone = self._options.rules is not None  # requests are held for a whole browser
+        alone = self._options.held
         browsers = sessions if alone else max(1, min(browsers, sessions))
         self.browsers = BrowserPool(
             browsers=browsers,
             contexts_per_browser=1 if alone else -(-sessions // browsers) + 1,
             headless=headless,
-            flags=[RESOLVE_NOTHING],
+            flags=[RESOLVE_NOTHING, *self._options.flags],
             attach=attach,
         )
         self._places = asyncio.Semaphore(sessions)
@@ -122,7 +128,6 @@ class WebEnvironment:
         self._browsers = browsers
         self._options = options
         self._keep = keep
-        self._secrets = Secrets(options.secrets)
         self._session: Session | None = None
         self._task: Task | None = None
         self._ask: Approver | None = None
@@ -136,16 +141,21 @@ class WebEnvironment:
     # --------------------------------------------------------------------------------------------------- the contract
 
     async def reset(self, task: Task) -> Observation:
-        url = self._start_url(task)
-        self._task = task
-        self._secrets = Secrets(self._options.secrets)
+        bare, login = split_login(task.start_url or "")
+        url = self._start_url(replace(task, start_url=bare))
+        self._task = replace(task, start_url=bare or None)
+        if login is not None:
+            self._options = replace(self._options, login=Login(origin_of(url), *login))
+        with self._untold():
+            return await self._opened(url)
+
+    async def _opened(self, url: str) -> Observation:
         if not await self._renewed():
             await self.close()
             self._session = await Session.open(self._browsers, self._options)
         session = self._open_session
-        session.hide = self._secrets.redact
         if session.gate is not None:
-            session.gate.hide, session.gate.ask = self._secrets.redact, self._ask
+            session.gate.ask = self._ask
         if unreachable := await session.goto(url):
             raise EnvironmentFault(f"The start page {url} did not open: {unreachable}.")
         observation = await self.observe()
@@ -168,19 +178,22 @@ class WebEnvironment:
         self._options = options
 
     async def observe(self) -> Observation:
+        with self._untold():
+            return await self._observed()
+
+    async def _observed(self) -> Observation:
         session = self._open_session
-        await self._secrets.mask(session.tab)
-        image = await session.tab.screenshot()
+        image = await session.screen.take(session.tab)
         with Image.open(io.BytesIO(image)) as opened:
             size = opened.size
-        display, hide = self._options.display, self._secrets.redact
+        display, hide = self._options.display, session.secrets.redact
         titles = tuple(map(hide, session.titles))
         return Observation(
             image=image,
             mime=display.mime,
             image_size=size,
             viewport=(display.width, display.height),
-            url=hide(session.tab.page.url),
+            url=hide(split_login(session.tab.page.url)[0]),
             title=titles[session.active],
             tabs=titles if len(titles) > 1 else (),
             active_tab=session.active,
@@ -191,6 +204,10 @@ class WebEnvironment:
         session = self._open_session
         if isinstance(action, Restart):
             return StepResult(await self.reset(self.task))
+        with self._untold():
+            return await self._stepped(session, action)
+
+    async def _stepped(self, session: Session, action: Action) -> StepResult:
         await self._begin(session, action)
         try:
             async with session.patience.limit(ACTION_TIMEOUT):
@@ -221,11 +238,15 @@ class WebEnvironment:
 
     def ask_first(self, ask: Approver) -> None:
         """Ask this before anything happens that changes the world; needs `SessionOptions.rules`."""
-        if self._options.rules is None:
+        if not self._options.held:
             raise ConfigError(
                 "Nothing is held here that could be asked about: open the environments with rules=Rules()."
             )
         self._ask = ask
+
+    async def private_field(self) -> bool:
+        """Whether what is typed now goes into a field for passwords or payment data."""
+        return (await focused(self._open_session.tab)).kind in ("password", "payment")
 
     async def close(self) -> None:
         session, self._session = self._session, None
@@ -236,7 +257,8 @@ class WebEnvironment:
 
     async def evaluate(self, expression: str) -> Any:
         """The value of a JavaScript expression in the page in front."""
-        return await self._open_session.tab.evaluate(expression)
+        with self._untold():
+            return await self._open_session.tab.evaluate(expression)
 
     async def dom(self) -> list[dom.DomElement]:
         """Every visible element, in the coordinates of actions."""
@@ -250,6 +272,20 @@ class WebEnvironment:
             raise EnvironmentFault("The environment is not open: call reset() first.")
         return self._session
 
+    @contextlib.contextmanager
+    def _untold(self) -> Iterator[None]:
+        """An error tells no secret, nor does what caused it."""
+        try:
+            yield
+        except Exception as error:
+            secrets = self._options.keep_secrets() if self._session is None else self._session.secrets
+            if not secrets.finder:
+                raise
+            told = secrets.redact(str(error))
+            if isinstance(error, HolotronError):
+                raise type(error)(told) from None
+            raise EnvironmentFault(f"{type(error).__name__}: {told}") from None
+
     def _start_url(self, task: Task) -> str:
         if not task.start_url:
             raise ConfigError(f"The task {task.id} has no start_url.")
@@ -262,26 +298,36 @@ class WebEnvironment:
         since = time.monotonic()
         try:
             match action:
-                case Goto(url):
-                    await session.goto(url)
-                case GoBack():
-                    await session.back()
-                case Refresh():
-                    await session.refresh()
+                case Goto() | GoBack() | Refresh():
+                    await _travel(session, action)
+                    return  # it has settled
                 case NewTab(url):
                     await session.new_tab(url)
                 case SwitchTab(index):
                     await session.switch_tab(index)
                 case CloseTab():
                     await session.close_tab()
-                case Write(content):
-                    content = self._secrets.fill(content, session.tab.page.url)
-                    session.note(await perform(session.tab, replace(action, content=content)))
+                case Write(content) if session.secrets.asked_for(content):
+                    if session.gate is None:
+                        raise ActionRefused("There are no secrets here.")
+                    await write_secret(session.tab, action, session.secrets, session.gate)
                 case _:
+                    if isinstance(action, Drag) and session.secrets:
+                        await check_drag(session.tab, session.secrets)
                     session.note(await perform(session.tab, action))
         except ActionRefused as refusal:
             session.note(str(refusal))
         await session.settle(since)
+
+
+async def _travel(session: Session, action: Goto | GoBack | Refresh) -> None:
+    match action:
+        case Goto(url):
+            await session.goto(url)
+        case GoBack():
+            await session.back()
+        case Refresh():
+            await session.refresh()
 
 
 def _held(session: Session) -> dict[str, Any]:

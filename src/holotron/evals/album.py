@@ -19,7 +19,9 @@ from PIL import Image
 
 from holotron.actions import stored_action
 from holotron.agent.describe import describe
+from holotron.errors import StorageError
 from holotron.rollouts.records import Row
+from holotron.storage.files import read_file
 
 LONGEST_TEXT = 6000
 
@@ -85,7 +87,7 @@ class Album:
             return None
         try:
             url = self._shrunk(path)
-        except OSError:  # lost, or not a picture
+        except (OSError, StorageError):  # lost, or not a picture
             self.missing += 1
             return None
         self._image_bytes += len(url)
@@ -93,7 +95,7 @@ class Album:
         return len(self.images) - 1
 
     def _shrunk(self, path: Path) -> str:
-        original = path.read_bytes()
+        original = read_file(path)
         side = self._limits.image_side
         with Image.open(io.BytesIO(original)) as image:
             if max(image.size) <= side and len(original) < 60_000:
@@ -108,13 +110,17 @@ class Album:
 
 def _step(row: Row) -> dict[str, Any]:
     action = None if row["action"] is None else json.loads(row["action"])
-    said = "no valid action" if action is None else describe(stored_action(action))
+    said = _said(row["action"]) or "no valid action"
+    if row.get("author") == "person":  # older runs have no authors
+        said = f"by a person: {said}"
     info = json.loads(row["info"])
     asked = f"a person said no to: {info['asked']}" if "asked" in info else ""
     return {
         "action": action,
         "said": f"REFUSED, not done: {said}" if asked else said,
         "error": row["reply_error"] or asked,
+        "proposed": _said(row.get("proposed")),
+        "instruction": short(row.get("instruction") or ""),
         "thought": short(row["thought"]),
         "note": short(row["note"]),
         "text": short(row["text"]),
@@ -125,6 +131,10 @@ def _step(row: Row) -> dict[str, Any]:
         "policy_seconds": row["policy_seconds"],
         "environment_seconds": row["environment_seconds"],
     }
+
+
+def _said(action: str | None) -> str:
+    return "" if action is None else describe(stored_action(json.loads(action)))
 
 
 def _target(said: Any) -> list[list[float]] | None:

@@ -18,9 +18,11 @@ from typing import Any
 
 from holotron.agent.events import Listener
 from holotron.agent.policies.base import Policy
+from holotron.agent.steered import Steer
 from holotron.evals.costs import Prices
 from holotron.evals.results import RunResult, read_result
 from holotron.evals.statistics import Scoreboard
+from holotron.rollouts.crew import Crew
 from holotron.rollouts.progress import Progress
 from holotron.rollouts.runner import RolloutSettings
 from holotron.rollouts.suite import play
@@ -62,24 +64,29 @@ async def evaluate(
     suite: Suite,
     out: Path,
     *,
+    crew: Crew | None = None,
     settings: RolloutSettings = RolloutSettings(),
     repeats: int = 1,
     prices: Prices | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     on_episode: Callable[[Trajectory], None] | None = None,
     listeners: Sequence[Listener] = (),
+    steer: Steer | None = None,
 ) -> Evaluation:
-    """Play the suite with this policy and score it. `repeats`: tries of each task and seed, for pass@k."""
+    """Play the suite with this policy and score it. `repeats`: tries of each task and seed, for pass@k. `crew`: who
+    plays, if not this event loop."""
     progress = await play(
         suite,
         policy,
         out,
+        crew=crew,
         settings=settings,
         repeats=repeats,
         kind=f"eval {suite.name}",
         on_progress=on_progress,
         on_episode=on_episode,
         listeners=listeners,
+        steer=steer,
         complete=True,  # the score is that of a set of episodes: another set is another run
     )
     seeds = tuple(sorted({task.seed for task in suite.tasks}))

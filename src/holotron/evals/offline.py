@@ -28,11 +28,10 @@ from holotron.rollouts.runner import RolloutSettings
 from holotron.rollouts.store import RunReader
 from holotron.rollouts.suite import opened
 from holotron.storage.manifest import MANIFEST
-from holotron.suites.base import suites
 
 Size = Literal["full", "small"]
 FIRST_SEED = 230_000
-TRANSFER = ("trac", "oscar")  # as far as there are such suites
+TRANSFER = ("trac", "oscar")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,6 @@ def offline_parts(size: Size = "full", grounding: Sequence[str] = ()) -> list[Pa
         *(
             Part(name, name, "transfer: a web app that others wrote", stride=1 if full else 13, installs=True)
             for name in TRANSFER
-            if name in suites
         ),
         Part("recall", "recall:heldout", "a word seen k steps ago", tasks="all" if full else "1,4",
              seeds=_seeds(3 if full else 1)),

@@ -32,7 +32,7 @@ from holotron.evals.plots import as_url, forest, outcomes
 from holotron.evals.results import RunResult, read_result, read_results
 from holotron.rollouts.records import Row
 from holotron.rollouts.store import RunReader
-from holotron.storage.files import replace_file
+from holotron.storage.files import make_folder, replace_file
 from holotron.types import Outcome
 from holotron.view import View
 
@@ -106,7 +106,7 @@ def report_of(
         },
     }
     page = _page(name, data).encode("utf-8", "replace")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     replace_file(path, page)
     return Report(path, every, len(playable), len(page))
 
@@ -186,6 +186,10 @@ def _figures(result: RunResult) -> list[tuple[str, str]]:
     if scores.mean_success is not None:
         interval = f"{100 * scores.low:.1f} to {100 * scores.high:.1f} % for tasks like these"
         figures.append((f"{100 * scores.mean_success:.1f} %", f"mean success of {len(scores.tasks)} tasks, {interval}"))
+    if result.injection is not None:
+        attacks = result.injection.overall
+        figures.append((str(attacks.attack_at_1), f"attack success, where the clean task succeeds ({attacks.clean})"))
+        figures.append((str(attacks.attack_at_10), "attack success at ten tries"))
     if len(result.repeats) > 1:
         last = result.repeats[-1]
         figures.append((f"{100 * last.any_of:.1f} %", f"pass@{last.k}: one of {last.k} tries succeeds"))
@@ -239,6 +243,13 @@ def _plots(results: Sequence[RunResult]) -> list[dict[str, str]]:
         )
         plots.append({"image": as_url(outcomes(ended)), "title": "How episodes ended", "said": counts})
     for result in results:
+        if result.injection is not None:
+            where = f"{result.name}: " if len(results) > 1 else ""
+            rates = [(one.family, one.attack_at_1) for one in (*result.injection.families, result.injection.overall)]
+            picture = as_url(forest([(name, rate.rate, rate.low, rate.high) for name, rate in rates]))
+            said = "; ".join(f"{name} {rate}" for name, rate in rates)
+            plots.append({"image": picture, "title": f"{where}Attack success where the clean task succeeds",
+                          "said": said})  # fmt: skip
         if points := curve(result.manifest, result.scores):
             along = axis(result.manifest)
             said = ", ".join(f"{100 * point.success:.0f} % at {point.x:g}" for point in points)
@@ -254,6 +265,8 @@ def _notices(results: Sequence[RunResult], every: int, playable: int, album: Alb
         where = f"{result.name}: " if len(results) > 1 else ""
         if result.missing:
             parts.append(f"{where}this run is not complete: {result.missing} episodes have not been played.")
+        if helped := result.scores.overall.assisted:
+            parts.append(f"{where}a person had a hand in {helped} episodes, which are in no rate.")
         if result.errors and (least := result.scores.overall.at_least) is not None:
             parts.append(
                 f"{where}{result.errors} episodes broke and are in no rate; if all of them had failed, "

@@ -17,6 +17,8 @@ from typing import Any
 from holotron.evals.costs import Cost, Prices, cost_of, policy_name
 from holotron.evals.curve import curve
 from holotron.evals.grounding import GroundingFigures, grounding_figures
+from holotron.evals.injection import SUITE as INJECTION
+from holotron.evals.injection import InjectionFigures, injection_figures
 from holotron.evals.statistics import Repeats, Scoreboard, repeats, scoreboard, verdict
 from holotron.rollouts.records import Row
 from holotron.rollouts.store import RunReader
@@ -35,6 +37,7 @@ class RunResult:
     cost: Cost
     spoiled: int  # attempts that the environment broke; they were made again, or ended as an error
     grounding: GroundingFigures | None = None  # where the suite is a grounding benchmark
+    injection: InjectionFigures | None = None  # where its tasks are attacks
 
     @property
     def policy(self) -> str:
@@ -109,6 +112,7 @@ class RunResult:
             "protocol": self.protocol(),
             "manifest": {key: value for key, value in self.manifest.items() if key != "episodes"},
             **({} if self.grounding is None else {"grounding": self.grounding.to_json()}),
+            **({} if self.injection is None else {"injection": self.injection.to_json()}),
         }
 
 
@@ -126,6 +130,7 @@ def read_result(run: Path, *, prices: Prices | None = None, name: str | None = N
         cost=cost_of(rows, reader.manifest, prices),
         spoiled=len(reader.spoiled()),
         grounding=grounding_figures(reader) if grounded else None,
+        injection=injection_figures(reader) if any(row["suite"] == INJECTION for row in rows) else None,
     )
 
 

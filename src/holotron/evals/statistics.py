@@ -4,8 +4,8 @@
     board.mean_success, board.low, board.high        # mean over tasks, 95 % interval clustered by task
 
 **What counts.** An episode is a success, a failure, or nobody knows: the environment broke, the policy could not be
-reached, nobody can judge the answer. What nobody knows is never a failure. It is counted apart, and `at_least` says
-what the rate would be if all of it had failed, so nothing can hide there.
+reached, nobody can judge the answer, a person had a hand in it. What nobody knows is never a failure. It is counted
+apart, and `at_least` says what the rate would be if all of it had failed, so nothing can hide there.
 
 **Which interval.** Episodes of one task go right and wrong together, so a hundred episodes of ten tasks say less about
 tasks like these than a hundred of a hundred do. The interval of the mean takes that into account: it is Wilson's, with
@@ -28,8 +28,8 @@ Z95 = 1.959963984540054
 
 
 def verdict(row: Mapping[str, Any]) -> bool | None:
-    """Whether an episode succeeded; None: nobody knows."""
-    return None if row["outcome"] in NO_VERDICT else row["outcome"] == Outcome.SUCCESS
+    """Whether the agent succeeded; None: nobody knows. Where a person helped, corrected or stopped it, nobody does."""
+    return None if row["outcome"] in NO_VERDICT or row.get("assisted") else row["outcome"] == Outcome.SUCCESS
 
 
 # ----------------------------------------------------------------------------------------------------------- intervals
@@ -105,6 +105,7 @@ class TaskScore:
     unscored: int
     mean_steps: float
     mean_seconds: float
+    assisted: int = 0  # a person had a hand in them
 
     @property
     def at_least(self) -> float | None:
@@ -116,8 +117,9 @@ def score(task: str, rows: Iterable[Mapping[str, Any]]) -> TaskScore:
     """Score the episode rows of one task (or of any group)."""
     rows = list(rows)
     outcomes = [row["outcome"] for row in rows]
-    scored = sum(outcome not in NO_VERDICT for outcome in outcomes)
-    successes = outcomes.count(Outcome.SUCCESS)
+    verdicts = [verdict(row) for row in rows]
+    scored = sum(said is not None for said in verdicts)
+    successes = verdicts.count(True)
     low, high = _interval(rows, successes, scored)
     count = max(len(rows), 1)
     return TaskScore(
@@ -133,6 +135,7 @@ def score(task: str, rows: Iterable[Mapping[str, Any]]) -> TaskScore:
         unscored=outcomes.count(Outcome.UNSCORED),
         mean_steps=sum(row["steps"] for row in rows) / count,
         mean_seconds=sum(row["seconds"] for row in rows) / count,
+        assisted=sum(bool(row.get("assisted")) for row in rows),
     )
 
 

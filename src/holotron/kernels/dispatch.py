@@ -2,7 +2,7 @@
 
 `HOLOTRON_KERNELS=reference` forces the references (to compare, or to get going on a GPU that Triton does not know).
 Under autograd the references run, which are differentiable as they stand, except where a Triton kernel brings its own
-gradient.
+gradient. Under torch.compile they always do: fusing them is the compiler's part.
 
 Launch configurations are fixed and small in number, so that a process starts in seconds: each is chosen by arithmetic
 from the shapes and, where it matters, from the two facts about a GPU below.
@@ -29,7 +29,7 @@ def _triton_wanted() -> bool:
 
 
 def _suits_triton(t: Tensor) -> bool:
-    return t.is_cuda and t.dtype != torch.float64 and _triton_wanted()
+    return not torch.compiler.is_compiling() and t.is_cuda and t.dtype != torch.float64 and _triton_wanted()
 
 
 def _learning(tensors: tuple[Tensor, ...]) -> bool:

@@ -31,6 +31,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from holotron.kernels.shared import Shared
+
 
 class Snapshot(NamedTuple):
     """After `tokens` tokens of this piece of sequence `sequence`, keep a copy of the recurrent memory in `row`."""
@@ -93,6 +95,7 @@ class Layout:
     # int64 [3, T], contiguous within a row: how far the time, row and column that a token is rotated by are from its
     # index. None: not at all, as for text alone. See `model.positions`.
     shift_3T: Tensor | None = None
+    shared: Shared | None = None  # in training
     _tables: dict[tuple[str, int], Any] = field(default_factory=dict, repr=False)
 
     @functools.cached_property
@@ -150,9 +153,8 @@ class Layout:
         if pages is not None:
             owner = np.repeat(np.arange(len(lengths)), length_S)
             slots = table[owner, positions // page_size].astype(np.int64) * page_size + positions % page_size
-        row_S = np.asarray(rows, dtype=np.int32)
         starts_S1, there_S, rows_S, pages_SM, slots_T, positions_T = upload(
-            [starts, context_S, row_S, table, slots, positions], device
+            [starts, context_S, np.asarray(rows, dtype=np.int32), table, slots, positions], device
         )
         if isinstance(shift_3T, np.ndarray):
             (shift_3T,) = upload([shift_3T], device)

@@ -22,6 +22,7 @@ import torch
 from holotron.errors import HolotronError
 from holotron.model.config import ModelConfig
 from holotron.model.families import family_of, load_config
+from holotron.model.formats import other_form, other_tokenizer
 from holotron.model.loading import agreed_tokens, byte_processor, resolve
 from holotron.model.model import Holotron
 from holotron.model.processor import Processor, PromptLimits
@@ -31,6 +32,7 @@ from holotron.model.weights.hub import looks_like_hub_id, snapshot
 from holotron.model.weights.load import check_tensors, fitted
 from holotron.model.weights.names import Entry, entries
 from holotron.model.weights.shards import shard_files, weight_map
+from holotron.model.weights.spelling import respelt
 
 SMALL_FILES = ["*.json", "*.jinja", "*.md", "LICENSE*", "NOTICE*"]
 _LISTED = 8
@@ -104,6 +106,8 @@ def _network(report: Report, config: ModelConfig, folder: Path | None) -> ModelC
     report.family = config.family
     wanted: list[Entry] = []
     try:
+        # First, for what cannot be read in any way has the wrong names too.
+        declared = read_declared(folder, config.raw) if folder is not None else None
         if folder is None:
             report.tensors = "a preset: random weights, no files"
         elif (files := shard_files(folder)) and all(file.exists() for file in files):
@@ -116,11 +120,13 @@ def _network(report: Report, config: ModelConfig, folder: Path | None) -> ModelC
         elif (placed := weight_map(folder)) is not None:
             wanted = _entries(config)
             _names(report, config, wanted, placed)
+        elif form := other_form(folder):
+            report.problems.append(f"{folder} holds no .safetensors file: {form}")
         else:
             report.notes.append("no index and no weight files: tensors could not be accounted for")
             report.tensors = "not checked"
-        if folder is not None and not report.quantised and (said := read_declared(folder, config.raw)) is not None:
-            report.quantised = f"as {said.where} says"
+        if declared is not None and not report.quantised:
+            report.quantised = f"as {declared.where} says"
     except HolotronError as error:
         report.problems.append(str(error))
     model = _meta(config)
@@ -142,9 +148,9 @@ def _entries(config: ModelConfig) -> list[Entry]:
 
 def _names(report: Report, config: ModelConfig, wanted: list[Entry], placed: Mapping[str, str]) -> None:
     """Without the weight files: names alone."""
-    held = {key.removesuffix("_packed") for key in placed}
-    missing = [entry.key for entry in wanted if entry.key not in held and _fused(entry.key) not in held]
     family = family_of(config)
+    held = {key.removesuffix("_packed") for key in respelt(placed, family)}
+    missing = [entry.key for entry in wanted if entry.key not in held and _fused(entry.key) not in held]
     # A head that is tied to the embeddings may be written out all the same.
     known = {entry.key for entry in wanted} | {family.tensor_key("language_model.lm_head.weight")}
     known |= {_fused(entry.key) for entry in wanted}
@@ -179,7 +185,7 @@ def _conversation(report: Report, config: ModelConfig, folder: Path | None) -> N
     elif (folder / "tokenizer.json").is_file():
         processor = Processor.from_folder(folder, limits=limits)
     else:
-        report.problems.append(f"{folder} holds no tokenizer.json; a checkpoint folder needs one")
+        report.problems.append(other_tokenizer(folder))
         return
     tokenizer = processor.tokenizer
     own = folder is not None and _brings_template(folder)
@@ -197,9 +203,9 @@ def _conversation(report: Report, config: ModelConfig, folder: Path | None) -> N
             report.problems.append(
                 f"pictures are token {tokens.image} for the network and {tokenizer.image_id} for the tokenizer"
             )
-    if tokenizer.vocab_size > config.decoder.vocab:
-        report.problems.append(
-            f"the tokenizer has {tokenizer.vocab_size:,} tokens, the network {config.decoder.vocab:,} rows for them"
+    if (more := tokenizer.vocab_size - config.decoder.vocab) > 0:
+        report.notes.append(
+            f"the last {more:,} of {tokenizer.vocab_size:,} tokens have no row in the network and cannot be used"
         )
     _example(report, processor)
 

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from holotron.errors import ConfigError
+from holotron.model.formats import LFS_POINTER, is_lfs_pointer
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """The object that a file holds; a `ConfigError` says what is wrong with it."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # some editors put a mark at the beginning
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
@@ -28,6 +29,8 @@ def read_json(path: Path) -> dict[str, Any]:
         try:
             data = json.loads(_without_trailing_commas(text))
         except json.JSONDecodeError as error:
+            if is_lfs_pointer(path):
+                raise ConfigError(f"{path}: {LFS_POINTER}") from None
             raise ConfigError(
                 f"{path} is not valid JSON: {error.msg} at line {error.lineno}, column {error.colno}"
             ) from error
@@ -37,14 +40,15 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_preprocessor(folder: Path) -> dict[str, Any]:
-    """What a checkpoint's files say of images beside config.json: a file of its own, or (as transformers 5 writes it) a
-    part of the processor's. Nothing, if there is neither."""
-    if (folder / "preprocessor_config.json").is_file():
-        return read_json(folder / "preprocessor_config.json")
-    if not (folder / "processor_config.json").is_file():
-        return {}
-    inner = read_json(folder / "processor_config.json").get("image_processor")
-    return inner if isinstance(inner, dict) else {}
+    """What a checkpoint's files say of images beside config.json: a file of its own, and (as transformers 5 writes it)
+    a part of the processor's, which is the newer one where both are there. Nothing, if there is neither."""
+
+    def optional(name: str) -> dict[str, Any]:
+        return read_json(folder / name) if (folder / name).is_file() else {}
+
+    inner = optional("processor_config.json").get("image_processor")
+    said = inner.items() if isinstance(inner, dict) else ()
+    return optional("preprocessor_config.json") | {key: value for key, value in said if value is not None}
 
 
 def _without_trailing_commas(text: str) -> str:

@@ -71,12 +71,12 @@ def _one_more(weight_D: Tensor) -> Tensor:
 
 
 class Projection(nn.Linear):
-    """A product without bias, whose weight may be kept in 8 bits with one scale per output channel."""
+    """A product whose weight may be kept in 8 bits with one scale per output channel."""
 
     scale: Tensor | None
 
-    def __init__(self, inputs: int, outputs: int) -> None:
-        super().__init__(inputs, outputs, bias=False)
+    def __init__(self, inputs: int, outputs: int, bias: bool = False) -> None:
+        super().__init__(inputs, outputs, bias=bias)
         self.register_buffer("scale", None, persistent=False)
         self._dtype = self.weight.dtype  # of the results
 
@@ -87,8 +87,8 @@ class Projection(nn.Linear):
     def forward(self, x_TI: Tensor | Quantized) -> Tensor:
         if self.scale is None:
             assert isinstance(x_TI, Tensor)
-            return F.linear(x_TI, self.weight)
-        return linear(x_TI, Quantized(self.weight, self.scale)).to(self._dtype)
+            return F.linear(x_TI, self.weight, self.bias)
+        return linear(x_TI, Quantized(self.weight, self.scale), self.bias).to(self._dtype)
 
     @torch.no_grad()
     def quantize(self) -> None:
@@ -149,6 +149,8 @@ class Mamba2(Decaying):
         c = self.config
         conv_state, ssm_state, ring = cache if cache is not None else (None, None, None)
         gate, channels, dt_TH = self.in_proj(x_TD).split([c.inner, c.conv_channels, c.heads], dim=-1)
+        if layout.shared is not None:
+            channels, dt_TH = layout.shared.spread(channels), layout.shared.spread(dt_TH)
         channels = causal_conv(channels, self.conv1d.weight[:, 0], self.conv1d.bias, conv_state, layout)
         x, B, C = channels.split([c.inner, c.groups * c.state, c.groups * c.state], dim=-1)
         y_THP = state_space_scan(
@@ -164,6 +166,8 @@ class Mamba2(Decaying):
             c.chunk,
             ring,
         )
+        if layout.shared is not None:
+            y_THP = layout.shared.gather(y_THP)
         norm, narrow = self.norm, quantized(self.out_proj)
         return self.out_proj(gated_rms_norm(y_THP.flatten(-2), gate, norm.weight, c.groups, norm.eps, narrow))
 
@@ -193,6 +197,8 @@ class Attention(nn.Module):
         gate = None
         if c.gated:
             q, gate = q.chunk(2, dim=-1)  # side by side within every head
+        if layout.shared is not None:
+            q, k, v = (layout.shared.spread(t) for t in (q, k, v))
         if self.q_norm is not None and self.k_norm is not None and self.rotation is not None:
             gains = (self.q_norm.gain, self.k_norm.gain)
             q, k = norm_and_rotate(q, k, *gains, self.q_norm.eps, places, self.rotation, layout.shift_3T)
@@ -201,6 +207,8 @@ class Attention(nn.Module):
         elif self.rotation is not None:
             q, k = rotate(q, k, places, self.rotation, layout.shift_3T)
         seen = attend(q, k, v, cache, layout, c.head_dim**-0.5)
+        if layout.shared is not None:
+            seen = layout.shared.gather(seen)
         if gate is not None:
             seen = seen * gate.sigmoid()
         return self.o_proj(seen.flatten(-2))

@@ -19,6 +19,7 @@ from holotron.errors import ConfigError
 from holotron.model.bundled import BUNDLED, bundled_folder
 from holotron.model.config import ModelConfig, TokenIds
 from holotron.model.families import family_of
+from holotron.model.formats import GGUF
 from holotron.model.model import Holotron
 from holotron.model.presets import PRESETS, preset
 from holotron.model.processor import Processor, PromptLimits
@@ -53,6 +54,8 @@ def resolve(source: str | Path) -> Path | ModelConfig:
         return snapshot(text)
     if not text:
         raise ConfigError("name a model: a folder, a hub id such as 'Hcompany/Holotron-12B', or a preset such as tiny")
+    if text.endswith(".gguf"):
+        raise ConfigError(f"{text}: {GGUF}")
     if Path(text).exists():
         raise ConfigError(f"{text} is a file; a model is a folder, with config.json and its weights in it")
     if "/" in text:
@@ -116,12 +119,17 @@ def load_model(
 
 def agreed_tokens(config: ModelConfig, processor: Processor) -> TokenIds:
     """What the network's configuration and the tokenizer's files say together: every token that either of them calls an
-    end, the one that the chat template writes first; and ids that no token has, which are never to be sampled."""
-    vocab, known = config.decoder.vocab, processor.tokenizer.token_bytes
-    ends = dict.fromkeys([*processor.stop_ids, *config.tokens.eos])
+    end, the one that the chat template writes first; the tags around pictures, by name; and ids that no token has,
+    which are never to be sampled."""
+    tokens, tokenizer = config.tokens, processor.tokenizer
+    vocab, known = config.decoder.vocab, tokenizer.token_bytes
+    ends = dict.fromkeys([*processor.stop_ids, *tokens.eos])
     absent = [index for index, text in enumerate(known) if not text]
+    sees = config.vision is not None
     return replace(
-        config.tokens,
+        tokens,
+        image_start=tokenizer.image_start_id if sees and tokenizer.image_start_id is not None else tokens.image_start,
+        image_end=tokenizer.image_end_id if sees and tokenizer.image_end_id is not None else tokens.image_end,
         eos=tuple(index for index in ends if index < vocab),
         unsampled=frozenset([*absent, *range(len(known), vocab)]),
     )

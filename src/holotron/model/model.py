@@ -14,14 +14,15 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from holotron.errors import InputError
+from holotron.errors import ConfigError, InputError
 from holotron.kernels.layout import Layout
 from holotron.model.cache import DecoderState
 from holotron.model.config import ModelConfig, QwenVisionConfig
 from holotron.model.decoder import Decoder, Deep
+from holotron.model.layers import Projection
 from holotron.model.positions import Shown, packed_shifts
 from holotron.model.qwen_vision import QwenMerger, QwenVisionTower
-from holotron.model.vision import VisionTower, pixel_shuffle, projector
+from holotron.model.vision import Projector, VisionTower, pixel_shuffle
 
 
 class Holotron(nn.Module):
@@ -31,13 +32,13 @@ class Holotron(nn.Module):
         self.file_dtypes: dict[str, torch.dtype] = {}  # by checkpoint key, when loaded from files
         self.language_model = Decoder(config.decoder)
         self.vision_model: VisionTower | QwenVisionTower | None = None
-        self.mlp1: nn.Sequential | QwenMerger | None = None  # the projector, by its name in the first family
+        self.mlp1: Projector | QwenMerger | None = None  # the projector, by its name in the first family
         if isinstance(config.vision, QwenVisionConfig):
             self.vision_model = QwenVisionTower(config.vision)
             self.mlp1 = QwenMerger(config.vision, config.decoder.hidden)
         elif config.vision is not None and config.projector is not None:
             self.vision_model = VisionTower(config.vision)
-            self.mlp1 = projector(config.vision, config.projector, config.decoder.hidden)
+            self.mlp1 = Projector(config.vision, config.projector, config.decoder.hidden)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -63,6 +64,16 @@ class Holotron(nn.Module):
         rows, columns = pixels_n3HW.shape[-2] // tower.config.patch, pixels_n3HW.shape[-1] // tower.config.patch
         features = tower(pixels_n3HW)
         return features, project(pixel_shuffle(features, rows, columns, self.config.projector.shuffle))
+
+    def quantize_vision(self) -> None:
+        """Keep the products of the tower's layers and of the projector in 8 bits from here on, for inference."""
+        if not isinstance(self.vision_model, VisionTower) or self.mlp1 is None:
+            name = self.config.name or "this model"
+            raise ConfigError(f"{name} has no RADIO tower: vision_dtype is for models that have one")
+        for part in (self.vision_model, self.mlp1):
+            for module in part.modules():
+                if isinstance(module, Projection) and not module.quantized:
+                    module.quantize()
 
     def encode_tiles(self, pixels_n3HW: Tensor) -> Tensor:
         """The rows of normalised tiles of one size, tile after tile: [n * tokens, levels * D]."""

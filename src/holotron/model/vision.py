@@ -1,5 +1,8 @@
 """The RADIO vision tower, pixel shuffle and projector: tiles of pixels in, rows for the language model out.
 
+The products of its layers and of the projector may be kept in 8 bits (`Holotron.quantize_vision`): norms, activations
+and what they feed are then rounded row by row, while attention, the residual stream and the patches stay as they are.
+
 Legend: n tiles, L patches per tile, p prefix tokens, V tower width, D hidden of the language model.
 """
 
@@ -10,10 +13,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from holotron.kernels.attention import attend_tiles
-from holotron.kernels.linear import linear_gelu, relu2
+from holotron.kernels.linear import Quantized, gelu_quantized, linear_gelu, relu2
 from holotron.kernels.norm import add_layer_norm
 from holotron.model.config import ProjectorConfig, VisionConfig
-from holotron.model.layers import RMSNorm
+from holotron.model.layers import Projection, RMSNorm, quantized
 
 
 class PrefixTokens(nn.Module):
@@ -71,27 +74,30 @@ class VisionAttention(nn.Module):
     def __init__(self, config: VisionConfig) -> None:
         super().__init__()
         self.heads = config.heads
-        self.qkv = nn.Linear(config.hidden, 3 * config.hidden)
-        self.proj = nn.Linear(config.hidden, config.hidden)
+        self.qkv = Projection(config.hidden, 3 * config.hidden, bias=True)
+        self.proj = Projection(config.hidden, config.hidden, bias=True)
 
-    def forward(self, x_nLV: Tensor) -> Tensor:
+    def forward(self, x_nLV: Tensor | Quantized) -> Tensor:
         return self.proj(attend_tiles(self.qkv(x_nLV), self.heads))
 
 
 class VisionMLP(nn.Module):
     def __init__(self, config: VisionConfig) -> None:
         super().__init__()
-        self.fc1 = nn.Linear(config.hidden, config.mlp)
-        self.fc2 = nn.Linear(config.mlp, config.hidden)
+        self.fc1 = Projection(config.hidden, config.mlp, bias=True)
+        self.fc2 = Projection(config.mlp, config.hidden, bias=True)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor | Quantized) -> Tensor:
+        if isinstance(x, Quantized):
+            return self.fc2(gelu_quantized(self.fc1(x)))
         return self.fc2(linear_gelu(x, self.fc1.weight, self.fc1.bias))
 
 
 class LayerNorm(nn.LayerNorm):
-    def after(self, x: Tensor, stream: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Add x to the residual stream (which x begins, if there is none yet); the normed sum, and the sum."""
-        return add_layer_norm(x, stream, self.weight, self.bias, self.eps)
+    def after(self, x: Tensor, stream: Tensor | None, narrow: bool = False) -> tuple[Tensor | Quantized, Tensor]:
+        """Add x to the residual stream (which x begins, if there is none yet); the normed sum (in 8 bits, if what comes
+        next wants it so), and the sum."""
+        return add_layer_norm(x, stream, self.weight, self.bias, self.eps, narrow)
 
 
 class VisionBlock(nn.Module):
@@ -105,8 +111,8 @@ class VisionBlock(nn.Module):
         self.mlp = VisionMLP(config)
 
     def forward(self, x: Tensor, stream: Tensor | None) -> tuple[Tensor, Tensor]:
-        normed, stream = self.norm1.after(x, stream)
-        normed, stream = self.norm2.after(self.attn(normed), stream)
+        normed, stream = self.norm1.after(x, stream, quantized(self.attn.qkv))
+        normed, stream = self.norm2.after(self.attn(normed), stream, quantized(self.mlp.fc1))
         return self.mlp(normed), stream
 
 
@@ -152,19 +158,21 @@ def pixel_shuffle(x_nLV: Tensor, rows: int, columns: int, factor: int) -> Tensor
     return x.permute(0, 1, 3, 2, 4, 5).reshape(n, -1, factor * factor * width)
 
 
-class SquaredReLU(nn.Module):
+class Projector(nn.Sequential):
+    """Published under the name `mlp1`: norm, up, squared ReLU (which has no weights), down."""
+
+    def __init__(self, vision: VisionConfig, config: ProjectorConfig, hidden: int) -> None:
+        shuffled = vision.hidden * config.shuffle**2
+        super().__init__(
+            RMSNorm(shuffled, config.eps),
+            Projection(shuffled, config.width),
+            nn.Identity(),
+            Projection(config.width, hidden),
+        )
+
     def forward(self, x: Tensor) -> Tensor:
-        squared = relu2(x)
-        assert isinstance(squared, Tensor)
-        return squared
-
-
-def projector(vision: VisionConfig, config: ProjectorConfig, hidden: int) -> nn.Sequential:
-    """Published under the name `mlp1`: norm, up, squared ReLU, down."""
-    shuffled = vision.hidden * config.shuffle**2
-    return nn.Sequential(
-        RMSNorm(shuffled, config.eps),
-        nn.Linear(shuffled, config.width, bias=False),
-        SquaredReLU(),
-        nn.Linear(config.width, hidden, bias=False),
-    )
+        norm, up, down = self[0], self[1], self[3]
+        assert isinstance(norm, RMSNorm)
+        normed = norm.after(x.flatten(0, -2), None, True)[0] if quantized(up) else norm(x)
+        out: Tensor = down(relu2(up(normed), quantized(down)))
+        return out.view(*x.shape[:-1], -1)

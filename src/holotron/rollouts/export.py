@@ -11,7 +11,9 @@ Each line is one conversation exactly as the agent would have held it live:
 two can be moved anywhere together. `learn` lists the messages to learn from, so that no reply is learnt twice where
 lines overlap: with `append` a line is an episode, with `epoch` a stretch between restarts, with `window` a single turn.
 Replies that were refused are left out, and so is everything an agent said in a language of its
-own: actions are written anew in the chosen dialect, which is how a script's clicks teach a model to speak.
+own: actions are written anew in the chosen dialect, which is how a script's clicks teach a model to speak. What a
+person did in the agent's place stands there as if the agent had said it; `author="person"` learns nothing else, with
+the agent's own actions as the past that led there.
 """
 
 from __future__ import annotations
@@ -25,11 +27,12 @@ from pathlib import Path
 from typing import Any
 
 from holotron.agent.dialects.base import Dialect
+from holotron.agent.events import Author
 from holotron.agent.history import History, Turn
 from holotron.agent.images import Image
 from holotron.agent.messages import Message, to_openai
 from holotron.errors import InputError
-from holotron.rollouts.recorded import refuse_held_out_run
+from holotron.rollouts.recorded import learnable, refuse_held_out_run
 from holotron.rollouts.records import Row
 from holotron.rollouts.store import RunReader
 from holotron.storage.files import NewFile, make_folder, replace_file
@@ -52,9 +55,11 @@ def export_sft(
     history: History,
     *,
     where: Callable[[Row], bool] = lambda row: bool(row["success"]),
+    author: Author | None = None,
     on_episode: Callable[[int], None] | None = None,
 ) -> ExportReport:
-    """Write the episodes of a run that `where` selects (the successful ones, unless told otherwise) to `out`."""
+    """Write the episodes of a run that `where` selects (the successful ones, unless told otherwise) to `out`.
+    `author`: learn only what the agent did, or only what a person did."""
     reader = RunReader(run)
     refuse_held_out_run(reader)
     pictures = _Pictures(run, out)
@@ -65,7 +70,8 @@ def export_sft(
         for trajectory in reader.trajectories(where=where):
             refuse_held_out(f"{run}, episode {trajectory.id}", trajectory.task.suite, trajectory.task.options)
             try:
-                written = [_line(trajectory, *part, pictures) for part in conversations(trajectory, dialect, history)]
+                parts = conversations(trajectory, dialect, history, author)
+                written = [_line(trajectory, *part, pictures) for part in parts]
             except InputError as error:
                 skipped[trajectory.id] = str(error)
                 continue
@@ -73,18 +79,18 @@ def export_sft(
                 file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
                 replies += len(line["learn"])
             lines += len(written)
-            episodes += 1
+            episodes += bool(written)
             if on_episode is not None:
                 on_episode(episodes)
     return ExportReport(lines, episodes, replies, skipped)
 
 
 def conversations(
-    trajectory: Trajectory, dialect: Dialect, history: History
+    trajectory: Trajectory, dialect: Dialect, history: History, author: Author | None = None
 ) -> Iterator[tuple[list[Message], list[int]]]:
     """(messages, indices of the replies to learn), as few as cover every reply once: a request that the next one
     merely extends is not written by itself."""
-    turns = _turns(trajectory, dialect)
+    turns, authors = _turns(trajectory, dialect)
     messages: list[Message] = []
     learn: list[int] = []
     for count in range(1, len(turns) + 1):
@@ -93,27 +99,37 @@ def conversations(
         if len(answered) == len(request):  # the dialect keeps no replies in its requests
             answered = [*request, Message("assistant", (turns[count - 1].said,))]
         if messages and answered[: len(messages)] != messages:
-            yield messages, learn
+            if learn:
+                yield messages[: learn[-1] + 1], learn
             learn = []
         messages = answered
-        learn = [*learn, len(messages) - 1]
-    if messages:
-        yield messages, learn
+        if author in (None, authors[count - 1]):
+            learn = [*learn, len(messages) - 1]
+    if learn:
+        yield messages[: learn[-1] + 1], learn
 
 
-def _turns(trajectory: Trajectory, dialect: Dialect) -> list[Turn]:
+def _turns(trajectory: Trajectory, dialect: Dialect) -> tuple[list[Turn], list[Author]]:
+    """What was done, turn by turn, and by whom."""
     turns: list[Turn] = []
+    authors: list[Author] = []
+    said_before = ""  # by the user, at steps that are left out
     for step in trajectory.steps:
         action = step.reply.action
-        if action is None or step.info.get("refused"):
+        said_before = instruction = "\n".join(filter(None, (said_before, step.instruction)))
+        if action is None or not learnable(step.info):
             continue
         if action.tool_name not in dialect.actions:
             raise InputError(f"{action.tool_name} is not among the dialect's actions")
         image, screen = dialect.look(step.observation)
         said = dialect.render(action, screen, note=step.reply.note, thought=step.reply.thought)
         reply = Reply(step.reply.completion, step.reply.note, step.reply.thought, action)
-        turns.append(Turn(len(turns), step.observation, image, screen, reply=reply, said=said))
-    return turns
+        turns.append(
+            Turn(len(turns), step.observation, image, screen, reply=reply, said=said, instruction=instruction)
+        )  # fmt: skip
+        authors.append(step.author)
+        said_before = ""
+    return turns, authors
 
 
 def _unanswered(turn: Turn) -> Turn:

@@ -9,7 +9,13 @@ from holotron.errors import InputError
 from holotron.storage.files import exists, make_folder, read_file, replace_file
 from holotron.types import Observation
 
-_SUFFIX = {"image/png": ".png", "image/jpeg": ".jpg", "image/webp": ".webp"}
+SUFFIXES = {"image/png": ".png", "image/jpeg": ".jpg", "image/webp": ".webp"}
+
+
+def picture_name(observation: Observation) -> str:
+    """What a screenshot is called, by its content: abcd....png. Empty for a kind that is not stored."""
+    suffix = SUFFIXES.get(observation.mime)
+    return "" if suffix is None else hashlib.sha256(observation.image).hexdigest() + suffix
 
 
 class Pictures:
@@ -19,11 +25,10 @@ class Pictures:
 
     def keep(self, observation: Observation) -> str:
         """Store a screenshot; its path relative to the run directory."""
-        digest = hashlib.sha256(observation.image).hexdigest()
-        suffix = _SUFFIX.get(observation.mime)
-        if suffix is None:
+        called = picture_name(observation)
+        if not called:
             raise InputError(f"cannot store a screenshot of type {observation.mime!r}; use PNG or JPEG")
-        name = f"images/{digest[:2]}/{digest}{suffix}"
+        name = f"images/{called[:2]}/{called}"
         path = self._run / name
         if not exists(path):
             make_folder(path.parent)

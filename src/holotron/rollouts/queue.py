@@ -2,7 +2,8 @@
 
 Every episode is in exactly one place: pending, leased to a worker, or done. A lease that is not honoured comes back. An
 attempt that the environment spoiled goes to the end of the queue, a little later each time, until its attempts are used
-up.
+up. An episode whose worker was lost is the next one to be played, and that is no attempt: it is nobody's doing. Only if
+it happens again and again is the episode itself suspected.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from holotron.rollouts.messages import Assignment
 from holotron.rollouts.rules import Attempts
 from holotron.types import Task
 
+MOST_LOST = 5  # workers, while playing the same episode
+
 
 @dataclass(slots=True)
 class Lease:
@@ -22,6 +25,14 @@ class Lease:
     worker: str
     since: float
     cut_at: float | None = None  # when the worker was told to break off
+    still_since: float | None = None  # a person holds it; the time does not count
+
+    def stand(self, still: bool, now: float) -> None:
+        if still and self.still_since is None:
+            self.still_since = now
+        elif not still and self.still_since is not None:
+            self.since += now - self.still_since
+            self.still_since = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +77,17 @@ class TaskQueue:
         if lease is None or lease.assignment.episode != episode:
             return None
         return self.leases.pop(worker)
+
+    def drop(self, worker: str) -> Lease | None:
+        """The worker is gone, and with it the lease it had."""
+        return self.leases.pop(worker, None)
+
+    def play_next(self, assignment: Assignment) -> bool:
+        """Put an episode back whose worker was lost; False when that has happened too often."""
+        if assignment.lost + 1 >= MOST_LOST:
+            return False
+        self._pending.appendleft(_Pending(replace(assignment, lost=assignment.lost + 1)))
+        return True
 
     def try_again(self, assignment: Assignment, now: float) -> bool:
         """Put an episode back after a spoiled attempt; False when its attempts are used up."""

@@ -21,6 +21,7 @@ from holotron.actions import stored_action
 from holotron.errors import ConfigError, InputError
 from holotron.rollouts.records import Row
 from holotron.rollouts.store import RunReader
+from holotron.storage.files import is_folder
 from holotron.suites.base import refuse_held_out
 from holotron.types import Action, Task
 
@@ -30,9 +31,10 @@ class RecordedStep(NamedTuple):
     viewport: tuple[int, int]
     action_json: str | None
     label_json: str | None = None  # what a teacher would have done
-    refused: bool = False  # the reply was no action that could be carried out
+    refused: bool = False  # not carried out, or nothing to learn from: what a person typed in private
     note: str = ""  # what was said beside the action
     thought: str = ""
+    instruction: str = ""  # what the user added before it
 
     @property
     def action(self) -> Action | None:
@@ -66,7 +68,7 @@ Where = Callable[[Row], bool]
 
 def open_recorded(path: Path, where: Where = lambda row: True) -> Recorded:
     """The episodes in `path` that `where` selects by their row (task, seed, success ...) and that have steps."""
-    if path.is_dir():
+    if is_folder(path):
         return RunEpisodes(path, where)
     if path.suffix == ".zip":
         from holotron.rollouts.pack import Pack
@@ -114,9 +116,15 @@ def recorded(row: Mapping[str, Any], steps: list[RecordedStep], source: Path) ->
     return RecordedEpisode(row["id"], task, bool(row["success"]), tuple(steps))
 
 
+def learnable(info: Mapping[str, Any]) -> bool:
+    """Whether what was done at a step is there to be learnt: not what was refused, nor what a person typed into a
+    password field, of which only a mask is on record."""
+    return not (info.get("refused") or info.get("private"))
+
+
 def _step(row: Row) -> RecordedStep:
     seen = row["observation"]
     viewport = (seen["viewport_width"], seen["viewport_height"])
-    refused = bool(json.loads(row["info"]).get("refused"))
-    said = (row["note"] or "", row["thought"] or "")
+    refused = not learnable(json.loads(row["info"]))
+    said = (row["note"] or "", row["thought"] or "", row.get("instruction") or "")
     return RecordedStep(seen["image"], viewport, row["action"], row.get("label"), refused, *said)

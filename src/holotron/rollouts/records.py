@@ -13,7 +13,7 @@ from typing import Any
 
 from holotron.actions import action_to_json, stored_action
 from holotron.storage.tables import Row
-from holotron.types import Completion, Observation, Outcome, Reply, Step, Task, Trajectory
+from holotron.types import Action, Completion, Observation, Outcome, Reply, Step, Task, Trajectory
 
 FORMAT = 1
 LONGEST_TEXT = 4000  # characters of what a page says about itself; dialects show the first 500 at most
@@ -51,6 +51,7 @@ def to_rows(trajectory: Trajectory, keep: KeepImage) -> tuple[Row, list[Row]]:
         "cached_tokens": sum(step.reply.completion.cached_tokens for step in trajectory.steps),
         "generated_tokens": sum(step.reply.completion.generated_tokens for step in trajectory.steps),
         "images_sent": sum(step.reply.completion.images_sent for step in trajectory.steps),
+        "assisted": trajectory.assisted,
         "final": None if final is None else _observation_row(final, keep),
     }
     return _storable(episode), [_storable(_step_row(trajectory.id, step, keep)) for step in trajectory.steps]
@@ -80,6 +81,7 @@ def from_rows(episode: Mapping[str, Any], steps: Iterable[Mapping[str, Any]], lo
         started_at=episode["started_at"],
         seconds=episode["seconds"],
         final=None if final is None else _observation(final, load),
+        assisted=bool(episode.get("assisted")),  # older runs do not say; nobody could
     )
 
 
@@ -113,8 +115,11 @@ def _step_row(episode: str, step: Step, keep: KeepImage) -> Row:
         "reasoning": completion.reasoning,
         "note": reply.note,
         "thought": reply.thought,
-        "action": None if action is None else json.dumps(action_to_json(action), ensure_ascii=False),
-        "label": None if reply.label is None else json.dumps(action_to_json(reply.label), ensure_ascii=False),
+        "action": _action_row(action),
+        "label": _action_row(reply.label),
+        "author": step.author,
+        "proposed": _action_row(step.proposed),
+        "instruction": step.instruction,
         "tool_name": None if action is None else action.tool_name,
         "reply_error": reply.error,
         "reward": float(step.reward),
@@ -135,6 +140,14 @@ def _step_row(episode: str, step: Step, keep: KeepImage) -> Row:
     }
 
 
+def _action_row(action: Action | None) -> str | None:
+    return None if action is None else json.dumps(action_to_json(action), ensure_ascii=False)
+
+
+def _action(written: str | None) -> Action | None:
+    return None if written is None else stored_action(json.loads(written))
+
+
 def _step(row: Mapping[str, Any], load: LoadImage) -> Step:
     completion = Completion(
         text=row["text"],
@@ -150,14 +163,13 @@ def _step(row: Mapping[str, Any], load: LoadImage) -> Step:
         finish_reason=row["finish_reason"],
         seconds=row["completion_seconds"],
     )
-    action, label = row["action"], row.get("label")  # older runs have no labels
     reply = Reply(
         completion=completion,
         note=row["note"],
         thought=row["thought"],
-        action=None if action is None else stored_action(json.loads(action)),
+        action=_action(row["action"]),
         error=row["reply_error"],
-        label=None if label is None else stored_action(json.loads(label)),
+        label=_action(row.get("label")),  # older runs have no labels, and nobody but the agent acted in them
     )
     return Step(
         index=row["index"],
@@ -168,6 +180,9 @@ def _step(row: Mapping[str, Any], load: LoadImage) -> Step:
         policy_seconds=row["policy_seconds"],
         environment_seconds=row["environment_seconds"],
         info=json.loads(row["info"]),
+        author=row.get("author") or "agent",
+        proposed=_action(row.get("proposed")),
+        instruction=row.get("instruction") or "",
     )
 
 

@@ -2,11 +2,13 @@
 
     progress = await rollout(tasks, policy, pool, Path("runs/demo"), sessions=16)
 
-The coordinator owns the queue and the store; workers own one episode each. Rules it keeps:
+The coordinator owns the queue and the store; workers own one episode each. Where they are is the crew's business: in
+this event loop, or in other processes on any machine (`spread`). Rules it keeps:
 
 * Those of `rules`: what is tried again, when a run stops, who is cut at its end.
 * Every episode ends on record exactly once. A killed run is taken up where it was: same call, same folder.
 * A worker that does not report in time is told to break off, and replaced if it does not even do that.
+* An episode whose worker was lost is played by another one. That is not an attempt, and never a result.
 * A run that stops for nothing but errors does not record the errors of that streak, so a later call runs those
   episodes again.
 """
@@ -14,7 +16,6 @@ The coordinator owns the queue and the store; workers own one episode each. Rule
 from __future__ import annotations
 
 import asyncio
-import itertools
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,19 +26,29 @@ from typing import Any
 from holotron.agent.events import Listener
 from holotron.agent.loop import Limits
 from holotron.agent.policies.base import Policy
+from holotron.agent.steered import Steer
 from holotron.envs.base import EnvironmentPool
 from holotron.errors import ConfigError
-from holotron.rollouts.messages import Assignment, Cut, Finished, FromWorker, Misconfigured, Stepped, Stop, ToWorker
+from holotron.rollouts.crew import BREAK_OFF_SECONDS, Crew, LoopCrew
+from holotron.rollouts.messages import (
+    Assignment,
+    Cut,
+    Finished,
+    FromWorker,
+    Joined,
+    Left,
+    Misconfigured,
+    Standing,
+    Stepped,
+)
 from holotron.rollouts.progress import Progress
 from holotron.rollouts.queue import Lease, TaskQueue
 from holotron.rollouts.rules import ERRORS, Attempts, ErrorStreak, Patience, unplayed
 from holotron.rollouts.store import RunWriter
 from holotron.rollouts.subset import describe_request, describe_subset
-from holotron.rollouts.worker import Worker
 from holotron.storage.manifest import describe_run
+from holotron.storage.tables import Record
 from holotron.types import Outcome, Task, Trajectory
-
-BREAK_OFF_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +81,10 @@ def episodes_of(tasks: Iterable[Task], repeats: int = 1) -> list[tuple[str, Task
 async def rollout(
     tasks: Sequence[Task],
     policy: Policy,
-    pool: EnvironmentPool[Any],
+    pool: EnvironmentPool[Any] | None,
     out: Path,
     *,
+    crew: Crew | None = None,
     settings: RolloutSettings = RolloutSettings(),
     limits: Limits = Limits(),
     repeats: int = 1,
@@ -82,12 +94,18 @@ async def rollout(
     on_progress: Callable[[Progress], None] | None = None,
     on_episode: Callable[[Trajectory], None] | None = None,
     listeners: Sequence[Listener] = (),
+    steer: Steer | None = None,
     complete: bool = False,
 ) -> Progress:
     """Play all tasks and record them in `out`. For the manifest, `environment` describes the pool and `judge` says who
     decides what succeeded. `on_episode` is told what is on record, `listeners` everything that happens in every attempt
-    at an episode. `complete`: these episodes are the whole run, as in an evaluation; otherwise a later call may add
-    others to it."""
+    at an episode; `steer` puts each of them into a person's hand. `complete`: these episodes are the whole run, as in
+    an evaluation; otherwise a later call may add others to it. With a `crew` neither the pool is needed nor the policy
+    but to be described: the crew has its own, and listeners and hands must be where it plays."""
+    if crew is None:
+        if pool is None:
+            raise ConfigError("a rollout needs a pool of environments, or a crew that has them")
+        crew = LoopCrew(pool, policy, limits, listeners, steer)
     episodes = episodes_of(tasks, repeats)
     ids = sorted(id for id, _ in episodes)
     manifest = describe_run(kind, policy=policy.describe(), limits=limits.describe(), environment=environment)
@@ -100,30 +118,19 @@ async def rollout(
         if not set(ids) <= set(known := writer.manifest.get("episodes", [])):
             # Of several sets of tasks only the ids are known: their contents have no hash any more.
             writer.update_manifest(episodes=sorted({*known, *ids}), subset=None)
-        coordinator = _Coordinator(episodes, policy, pool, writer, settings, limits, on_progress, on_episode, listeners)
-        return await coordinator.run()
-
-
-@dataclass(slots=True)
-class _Hand:
-    """A worker as the coordinator sees it."""
-
-    inbox: asyncio.Queue[ToWorker]
-    task: asyncio.Task[None]
+        return await _Coordinator(episodes, crew, writer, settings, limits, on_progress, on_episode).run()
 
 
 class _Coordinator:
     def __init__(
         self,
         episodes: Sequence[tuple[str, Task]],
-        policy: Policy,
-        pool: EnvironmentPool[Any],
+        crew: Crew,
         writer: RunWriter,
         settings: RolloutSettings,
         limits: Limits,
         on_progress: Callable[[Progress], None] | None,
         on_episode: Callable[[Trajectory], None] | None,
-        listeners: Sequence[Listener],
     ) -> None:
         ids = {id for id, _ in episodes}
         done = Counter(outcome for id, outcome in writer.finished.items() if id in ids)
@@ -133,14 +140,11 @@ class _Coordinator:
         self._queue = TaskQueue(
             [(id, task) for id, task in episodes if id not in writer.finished], attempts=Attempts(settings.attempts)
         )
-        self._policy = policy
-        self._pool = pool
+        self._crew = crew
         self._writer = writer
-        self._settings = settings
-        self._limits = limits
+        self._sessions = settings.sessions
         self._on_progress = on_progress
         self._on_episode = on_episode
-        self._listeners = listeners
         self._lease_seconds = settings.lease_seconds or limits.seconds + 3 * limits.environment_seconds + 60
         limit = settings.error_streak or ErrorStreak.usual_limit(settings.sessions)
         self._streak = ErrorStreak(limit, "What is done is on record: call again to go on.")
@@ -148,8 +152,7 @@ class _Coordinator:
         factor = settings.straggler_factor
         self._patience = None if factor is None else Patience(factor, share=0.95, known=20)
         self._reports: asyncio.Queue[FromWorker] = asyncio.Queue()
-        self._names = (f"worker-{number}" for number in itertools.count())
-        self._hands: dict[str, _Hand] = {}
+        self._workers: list[str] = []  # those there are, in order of their coming
         self._durations: list[float] = []
         self._retries = 0
         self._steps = 0
@@ -157,8 +160,7 @@ class _Coordinator:
 
     async def run(self) -> Progress:
         try:
-            for _ in range(min(self._settings.sessions, self._queue.unfinished)):
-                self._hire()
+            await self._crew.open(self._reports, min(self._sessions, self._queue.unfinished), self._writer.mark)
             while self._queue.unfinished:
                 self._hand_out()
                 await self._hear()
@@ -167,37 +169,26 @@ class _Coordinator:
             self._tell()
             return self._progress()
         finally:
-            await self._dismiss()
+            await self._crew.close()
 
     # ------------------------------------------------------------------------------------------------------ workers
 
-    def _hire(self) -> None:
-        name, inbox = next(self._names), asyncio.Queue[ToWorker]()
-        worker = Worker(name, inbox, self._reports, self._pool, self._policy, self._limits, self._listeners)
-        self._hands[name] = _Hand(inbox, asyncio.create_task(worker.run()))
-
-    async def _dismiss(self) -> None:
-        for hand in self._hands.values():
-            hand.inbox.put_nowait(Stop())
-        if tasks := [hand.task for hand in self._hands.values()]:
-            _, stuck = await asyncio.wait(tasks, timeout=BREAK_OFF_SECONDS)
-            for task in stuck:
-                task.cancel()
-
     def _hand_out(self) -> None:
         now = time.monotonic()
-        for name, hand in self._hands.items():
-            if name not in self._queue.leases:
-                assignment = self._queue.lease(name, now)
+        for worker in self._workers:
+            if worker not in self._queue.leases:
+                assignment = self._queue.lease(worker, now)
                 if assignment is None:
                     return
-                hand.inbox.put_nowait(assignment)
+                self._crew.tell(worker, assignment)
 
     def _mind_leases(self) -> None:
         now = time.monotonic()
         limit = self._straggler_limit()
         for lease in list(self._queue.leases.values()):
             held_for = now - lease.since
+            if lease.still_since is not None:
+                continue
             if lease.cut_at is not None:
                 if now - lease.cut_at > BREAK_OFF_SECONDS:
                     self._replace(lease, now)
@@ -214,22 +205,37 @@ class _Coordinator:
 
     def _cut(self, lease: Lease, now: float, outcome: Outcome, reason: str) -> None:
         lease.cut_at = now
-        self._hands[lease.worker].inbox.put_nowait(Cut(lease.assignment.episode, outcome, reason))
+        self._crew.tell(lease.worker, Cut(lease.assignment.episode, outcome, reason))
 
     def _replace(self, lease: Lease, now: float) -> None:
         """The worker does not even break off: give its place to a new one. What it may still report is ignored."""
-        self._hands.pop(lease.worker).task.cancel()
-        self._hire()
+        self._workers.remove(lease.worker)
+        self._crew.replace(lease.worker)
         self._queue.end(lease.worker, lease.assignment.episode)
         lost = unplayed(lease.assignment, Outcome.ENVIRONMENT_ERROR, "the worker was lost")
         self._spoiled(lease.assignment, lost)
+
+    def _left(self, report: Left) -> None:
+        """A worker is gone, and not by its episode's doing as far as anybody knows."""
+        if report.worker in self._workers:
+            self._workers.remove(report.worker)
+        lease = self._queue.drop(report.worker)
+        if lease is None:
+            return
+        lost = unplayed(lease.assignment, Outcome.ENVIRONMENT_ERROR, f"the worker was lost: {report.reason}")
+        if not self._queue.play_next(lease.assignment):
+            self._spoiled(lease.assignment, lost)
+            return
+        self._writer.spoiled(lost.id, lost.attempt, lost.error)
+        self._retries += 1
+        self._streak.add(lost)
 
     # ------------------------------------------------------------------------------------------------------ reports
 
     async def _hear(self) -> None:
         """Take in what has been reported; wait a moment if nothing has."""
         due = self._queue.next_due(time.monotonic())
-        idle = len(self._queue.leases) < len(self._hands)
+        idle = len(self._queue.leases) < len(self._workers)
         patience = min(1.0, due) if idle and due is not None else 1.0
         try:
             async with asyncio.timeout(max(patience, 0.01)):
@@ -240,8 +246,16 @@ class _Coordinator:
         match report:
             case Misconfigured():
                 raise report.error
+            case Joined():
+                self._workers.append(report.worker)
+            case Left():
+                self._left(report)
             case Stepped():
                 self._steps += 1
+            case Standing():
+                lease = self._queue.leases.get(report.worker)
+                if lease is not None and lease.assignment.episode == report.episode:
+                    lease.stand(report.still, time.monotonic())
             case Finished():
                 await self._finished(report)
         self._tell()
@@ -258,7 +272,7 @@ class _Coordinator:
             self._streak.add(trajectory)
         else:
             await self._record_held()
-            await self._record(trajectory)
+            await self._record(trajectory, report.rows)
             self._durations.append(time.monotonic() - lease.since)
 
     def _spoiled(self, assignment: Assignment, trajectory: Trajectory) -> None:
@@ -275,8 +289,11 @@ class _Coordinator:
         for trajectory in held:
             await self._record(trajectory)
 
-    async def _record(self, trajectory: Trajectory) -> None:
-        await asyncio.to_thread(self._writer.append, trajectory)
+    async def _record(self, trajectory: Trajectory, rows: Record | None = None) -> None:
+        if rows is None:
+            await asyncio.to_thread(self._writer.append, trajectory)
+        else:
+            await asyncio.to_thread(self._writer.append_rows, rows)
         self._outcomes[trajectory.outcome] += 1
         if self._on_episode is not None:
             self._on_episode(trajectory)

@@ -9,8 +9,9 @@ from typing import Any
 
 from holotron.agent.approval import Approval
 from holotron.agent.events import Listener
-from holotron.agent.loop import Episode, Limits
+from holotron.agent.loop import Limits
 from holotron.agent.policies.base import Policy
+from holotron.agent.steered import Steer, episode_of
 from holotron.envs.base import EnvironmentPool
 from holotron.errors import ConfigError
 from holotron.rollouts.store import RunWriter
@@ -28,12 +29,16 @@ async def run_once(
     environment: Mapping[str, Any] | None = None,
     approval: Approval | None = None,
     listeners: Sequence[Listener] = (),
+    steer: Steer | None = None,
 ) -> Trajectory:
     """Play one episode, and record it in `out`. Cancelled, what was done up to there is told (`Ended`) and recorded."""
 
     async def play(record: Callable[[Trajectory], None]) -> Trajectory:
         place = await pool.acquire()
-        episode = Episode(place, policy, task, limits=limits, approval=approval, listeners=listeners)
+        episode = episode_of(
+            place, policy, task, limits=limits, approval=approval, listeners=listeners,
+            steering=None if steer is None else steer(task.id),
+        )  # fmt: skip
         try:
             trajectory = await episode.run()
         except asyncio.CancelledError:

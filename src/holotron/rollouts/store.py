@@ -9,7 +9,7 @@
       attempts.jsonl                attempts that the environment spoiled
 
 `RunWriter` writes (one process at a time, enforced by a lock that dies with its process); `RunReader` reads, also while
-the run is going on.
+the run is going on. The folder may be the address of an object store: `s3://bucket/run`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from holotron.errors import InputError, StorageError
 from holotron.rollouts.pictures import Pictures
 from holotron.rollouts.records import FORMAT, bounded, from_rows, to_rows
 from holotron.rollouts.tables import TABLES
@@ -31,6 +33,21 @@ from holotron.storage.verify import Check
 from holotron.types import Outcome, Trajectory
 
 ATTEMPTS = "attempts.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class RunMark:
+    """Which run is meant, told to other processes. On another machine the same path may be another folder."""
+
+    path: Path
+    created_at: float
+
+    def seen(self) -> bool:
+        """Whether this process sees that very folder."""
+        try:
+            return bool(read_manifest(self.path, FORMAT).get("created_at") == self.created_at)
+        except (InputError, StorageError):
+            return False
 
 
 class RunWriter:
@@ -56,13 +73,21 @@ class RunWriter:
         return self._store.manifest
 
     @property
+    def mark(self) -> RunMark:
+        return RunMark(self.path, self.manifest["created_at"])
+
+    @property
     def finished(self) -> Mapping[str, Outcome]:
         """The episodes on record."""
         return self._store.finished
 
     def append(self, trajectory: Trajectory) -> None:
         """Put a finished episode on record. When this returns, a crash cannot lose it."""
-        self._store.append(*to_rows(trajectory, self._pictures.keep))
+        self.append_rows(to_rows(trajectory, self._pictures.keep))
+
+    def append_rows(self, record: Record) -> None:
+        """The same for whoever has put the pictures there already."""
+        self._store.append(*record)
 
     def flush(self) -> None:
         """Move what is in the journal into a shard."""

@@ -18,7 +18,9 @@ from holotron.agent.events import Listener
 from holotron.agent.policies.base import Policy
 from holotron.agent.policies.labelled import LabelledPolicy
 from holotron.agent.policies.registry import PolicyRequest, ask_profile, make_policy
+from holotron.agent.steered import Steer
 from holotron.envs.network import NetworkPolicy
+from holotron.rollouts.crew import Crew
 from holotron.rollouts.progress import Progress
 from holotron.rollouts.runner import RolloutSettings, rollout
 from holotron.suites.base import Suite, find_suite, refuse_held_out
@@ -67,22 +69,26 @@ async def play(
     policy: Policy,
     out: Path,
     *,
+    crew: Crew | None = None,
     settings: RolloutSettings = RolloutSettings(),
     repeats: int = 1,
     kind: str = "rollout",
     on_progress: Callable[[Progress], None] | None = None,
     on_episode: Callable[[Trajectory], None] | None = None,
     listeners: Sequence[Listener] = (),
+    steer: Steer | None = None,
     complete: bool = False,
 ) -> Progress:
-    """Play all tasks of the suite and record them in `out`, or go on with what is there; see `rollout`."""
-    pool = suite.open(settings.sessions)
+    """Play all tasks of the suite and record them in `out`, or go on with what is there; see `rollout`. `crew`: who
+    plays, if not this event loop."""
+    pool = suite.open(settings.sessions) if crew is None else None
     try:
         return await rollout(
             suite.tasks,
             policy,
             pool,
             out,
+            crew=crew,
             settings=settings,
             limits=suite.limits,
             repeats=repeats,
@@ -92,7 +98,9 @@ async def play(
             on_progress=on_progress,
             on_episode=on_episode,
             listeners=listeners,
+            steer=steer,
             complete=complete,
         )
     finally:
-        await pool.close()
+        if pool is not None:
+            await pool.close()

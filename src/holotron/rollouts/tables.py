@@ -49,6 +49,7 @@ def schemas() -> tuple[pa.Schema, pa.Schema]:
         "seconds": real,
         "steps": number,
         **costs,
+        "assisted": flag,
         "final": observation,
     }
     steps = {
@@ -61,6 +62,9 @@ def schemas() -> tuple[pa.Schema, pa.Schema]:
         "thought": text,
         "action": text,
         "label": text,
+        "author": text,
+        "proposed": text,
+        "instruction": text,
         "tool_name": text,
         "reply_error": text,
         "reward": real,

@@ -10,12 +10,23 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from holotron.agent.events import Acted, Event, Listener, Refused
+from holotron.agent.events import Acted, Event, Listener, Refused, Steered
 from holotron.agent.loop import Episode, Limits
 from holotron.agent.policies.base import Policy
+from holotron.agent.steered import Steer, episode_of
 from holotron.envs.base import Environment, EnvironmentPool
 from holotron.errors import ConfigError, MissingDependency
-from holotron.rollouts.messages import Assignment, Cut, Finished, FromWorker, Misconfigured, Stepped, Stop, ToWorker
+from holotron.rollouts.messages import (
+    Assignment,
+    Cut,
+    Finished,
+    FromWorker,
+    Misconfigured,
+    Standing,
+    Stepped,
+    Stop,
+    ToWorker,
+)
 from holotron.rollouts.seat import Seat
 
 
@@ -29,6 +40,7 @@ class Worker:
         policy: Policy,
         limits: Limits,
         listeners: Sequence[Listener] = (),
+        steer: Steer | None = None,
     ) -> None:
         self.name = name
         self._inbox = inbox
@@ -36,6 +48,7 @@ class Worker:
         self._policy = policy
         self._limits = limits
         self._listeners = listeners
+        self._steer = steer
         self._seat = Seat(pool, keep=False)
         self._playing: asyncio.Task[None] | None = None
         self._cuttable: str | None = None  # the episode that can be broken off
@@ -68,7 +81,7 @@ class Worker:
         self._outbox.put_nowait(report)
 
     def _episode(self, environment: Environment, assignment: Assignment) -> Episode:
-        return Episode(
+        return episode_of(
             environment,
             self._policy,
             assignment.task,
@@ -76,8 +89,14 @@ class Worker:
             attempt=assignment.attempt,
             limits=self._limits,
             listeners=(self._told, *self._listeners),
+            steering=None if self._steer is None else self._steer(assignment.episode),
         )
 
     def _told(self, episode: str, event: Event) -> None:
         if isinstance(event, Acted | Refused):
             self._outbox.put_nowait(Stepped(self.name, episode))
+        elif isinstance(event, Steered) and (still := _STILL.get(event.what)) is not None:
+            self._outbox.put_nowait(Standing(self.name, episode, still))
+
+
+_STILL = {"held": True, "took over": True, "released": False, "handed back": False}

@@ -8,20 +8,24 @@ a form to us: then `Origin` or `Sec-Fetch-Site` says so.
 
 from __future__ import annotations
 
-import hmac
-import ipaddress
+import base64
+import binascii
+import contextlib
 import json
-import socket
 from collections.abc import Sequence
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from holotron.callers import HostCheck, from_another_site
+from holotron.server import routed
 from holotron.server.errors import ApiError
 from holotron.server.keys import ANYONE, Keys
 from holotron.server.quotas import Quotas
 from holotron.server.settings import ServerSettings
 
-GUARDED = ("/v1", "/tokenize", "/detokenize")
+TABLE = "/sessions"  # looked at by people, with a browser, see `table`
+GUARDED = ("/v1", "/tokenize", "/detokenize", TABLE)
+OPERATOR = "operator"  # who has the key of server.metrics_key and looks at the table
 _SAFE = ("GET", "HEAD", "OPTIONS")
 
 
@@ -32,8 +36,17 @@ def header(scope: Scope, name: bytes) -> bytes | None:
 class Access:
     """Everything that asks the model for something needs a key, if there are any. What a key opened belongs to it."""
 
-    def __init__(self, app: ASGIApp, settings: ServerSettings, keys: Sequence[str], quotas: Quotas) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        settings: ServerSettings,
+        keys: Sequence[str],
+        quotas: Quotas,
+        fleet_key: str | None = None,
+    ) -> None:
+        """`fleet_key`: of a router that has seen to all this already, see `routed`."""
         self._app = app
+        self._fleet_key = fleet_key.encode() if fleet_key is not None else None
         self._keys = Keys(keys)
         self._quotas = quotas
         self._hosts = HostCheck(settings.host, settings.allowed_hosts)
@@ -41,6 +54,11 @@ class Access:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        if (from_router := routed.Routed.of(scope, self._fleet_key)) is not None:
+            scope["routed"] = from_router
+            routed.current.set(from_router)  # of this request alone: each has a task of its own
             await self._app(scope, receive, send)
             return
         try:
@@ -53,6 +71,8 @@ class Access:
             return
 
         async def send_with_quota(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] == 429:
+                self._quotas.count_refusal(owner)
             if message["type"] == "http.response.start" and (left := self._quotas.headers(owner)):
                 encoded = [(name.encode(), value.encode()) for name, value in left.items()]
                 message["headers"] = [*message.get("headers", []), *encoded]
@@ -67,10 +87,9 @@ class Access:
 
     def _check(self, scope: Scope) -> None:
         path: str = scope["path"]
-        if path == "/metrics" and self._metrics_key is not None:
-            kind, _, given = (header(scope, b"authorization") or b"").partition(b" ")
-            if kind.lower() != b"bearer" or not hmac.compare_digest(given.strip(), self._metrics_key):
-                raise ApiError(401, "metrics want the key of server.metrics_key", code="invalid_api_key")
+        secret = self._metrics_key if path == "/metrics" else None
+        if secret is not None and not routed.bears(header(scope, b"authorization"), secret):
+            raise ApiError(401, "metrics want the key of server.metrics_key", code="invalid_api_key")
         if not path.startswith(GUARDED):
             return
         if not self._keys and not self._hosts.allows(header(scope, b"host")):
@@ -82,7 +101,15 @@ class Access:
             )
         if scope["method"] not in _SAFE:
             refuse_other_sites(scope)
-        owner = self._keys.owner(header(scope, b"authorization"))
+        authorization = header(scope, b"authorization")
+        if path.startswith(TABLE):
+            authorization = _as_bearer(authorization)
+            if self._metrics_key is not None and routed.bears(authorization, self._metrics_key):
+                scope["owner"] = OPERATOR
+                return
+        owner = self._keys.owner(authorization)
+        if owner is None and path.startswith(TABLE):
+            raise KeyWanted()
         if owner is None:
             message = "the API key is missing or wrong; send it as Authorization: Bearer <key>"
             raise ApiError(401, message, code="invalid_api_key")
@@ -91,34 +118,29 @@ class Access:
         scope["turn"] = (scope.get("client") or ("",))[0] if owner == ANYONE else owner
 
 
-class HostCheck:
-    """Addresses cannot be had by rebinding, and neither can names without a dot, which the public DNS does not have."""
+class KeyWanted(ApiError):
+    """A browser asks its user for it: whatever name, the key as the password."""
 
-    def __init__(self, listening: str, allowed: Sequence[str]) -> None:
-        self._allowed = [name.lower().rstrip(".") for name in (listening, socket.gethostname(), *allowed)]
+    def __init__(self) -> None:
+        super().__init__(401, "the table of sessions wants an API key, as the password", code="invalid_api_key")
 
-    def allows(self, host: bytes | None) -> bool:
-        if host is None:  # HTTP/1.0: no browser
-            return True
-        name = host.decode("latin-1").strip().lower()
-        name = name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0]
-        name = name.rstrip(".")
-        if name.endswith(".localhost") or "." not in name:
-            return bool(name)
-        if any(name == one or (one.startswith("*.") and name.endswith(one[1:])) for one in self._allowed):
-            return True
-        try:
-            ipaddress.ip_address(name)
-        except ValueError:
-            return False
-        return True
+    def headers(self) -> dict[str, str]:
+        return {"www-authenticate": 'Basic realm="holotron", charset="UTF-8"'}
+
+
+def _as_bearer(authorization: bytes | None) -> bytes | None:
+    """What a browser sends is a name and a password; the password is the key."""
+    kind, _, given = (authorization or b"").partition(b" ")
+    if kind.lower() != b"basic":
+        return authorization
+    with contextlib.suppress(binascii.Error, ValueError):
+        return b"Bearer " + base64.b64decode(given.strip(), validate=True).partition(b":")[2]
+    return None
 
 
 def refuse_other_sites(scope: Scope) -> None:
     """No page of another site may have its reader's browser change something here."""
-    site, origin = header(scope, b"sec-fetch-site"), header(scope, b"origin")
-    same = origin is None or origin.partition(b"://")[2].lower() == (header(scope, b"host") or b"").lower()
-    if not same or site not in (None, b"same-origin", b"none"):
+    if from_another_site(*(header(scope, name) for name in (b"host", b"origin", b"sec-fetch-site"))):
         raise ApiError(403, "requests from pages of other sites are refused", code="cross_site_request")
 
 

@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 
 from holotron import __version__
 from holotron.errors import HolotronError
-from holotron.server import manual, tokens
+from holotron.server import manual, table, tokens
 from holotron.server.access import Access
 from holotron.server.bodies import body_of
 from holotron.server.chat import ChatJob
@@ -26,8 +26,8 @@ from holotron.server.completions import TextJob
 from holotron.server.errors import ApiError, invalid, translated
 from holotron.server.generating import answer
 from holotron.server.middleware import RequestContext
-from holotron.server.moving import fleet_router
 from holotron.server.openapi import document, takes
+from holotron.server.replica import add_fleet_routes
 from holotron.server.replies import Json
 from holotron.server.responses.computer import ComputerUser
 from holotron.server.responses.routes import router as responses_router
@@ -59,7 +59,11 @@ def create_app(
     app.state.service = service
     app.state.computer = computer
     app.openapi = lambda: document(app)  # type: ignore[method-assign]
-    app.add_middleware(Access, settings=service.settings.server, keys=service.keys, quotas=service.quotas)
+    fleet = service.settings.fleet
+    fleet_key = fleet.key.get_secret_value() if fleet.key is not None else None
+    app.add_middleware(
+        Access, settings=service.settings.server, keys=service.keys, quotas=service.quotas, fleet_key=fleet_key
+    )
     app.add_middleware(RequestContext, service=service)  # added last, so outermost
     app.add_exception_handler(ApiError, _answer)
     app.add_exception_handler(HolotronError, _answer)
@@ -68,8 +72,8 @@ def create_app(
     _add_routes(app, service, agent)
     app.include_router(responses_router)
     app.include_router(router)
-    if (fleet := service.settings.fleet).key is not None:
-        app.include_router(fleet_router(fleet.key.get_secret_value(), fleet.folder))
+    if fleet_key is not None:
+        add_fleet_routes(app, fleet_key, fleet.folder)
     return app
 
 
@@ -107,6 +111,7 @@ def _add_routes(app: FastAPI, service: Service, agent: Mapping[str, Any] | None)
         return {"status": "alive"}
 
     app.include_router(tokens.router)
+    app.include_router(table.router)
 
     @app.get("/version", tags=["operation"])
     async def version() -> Json:

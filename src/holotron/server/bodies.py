@@ -14,10 +14,12 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 from starlette.requests import ClientDisconnect, Request
 
+from holotron.server.door import Door
 from holotron.server.errors import ApiError, invalid
 from holotron.server.limits import check_values, many_values
 from holotron.server.running import ClientGone, while_connected
 from holotron.server.service import Service
+from holotron.server.settings import LimitSettings
 
 SMALL = 64 * 1024
 DISCARD_BYTES, DISCARD_SECONDS = 2**30, 10.0
@@ -68,7 +70,13 @@ def parsed(model: type[Model], data: bytes) -> Model:
     return model.model_validate(value)
 
 
-async def read_body(http: Request, service: Service) -> list[bytes]:
+async def check_json(limits: LimitSettings, data: bytes) -> None:
+    """Before somebody else reads it: that reading it will not take forever."""
+    if many_values(limits, data):
+        await asyncio.to_thread(check_values, limits, data)
+
+
+async def read_body(http: Request, service: Door) -> list[bytes]:
     """All of it, in the pieces it came in. They count as held until the request is over: see `RequestContext`."""
     limit, owner = service.settings.server.max_body_bytes, http.scope["owner"]
     announced = http.headers.get("content-length", "")

@@ -31,7 +31,7 @@ class ChatJob(GenerationJob[ChatRequest]):
 
     async def fetch(self) -> None:
         self.messages = plain_messages(self.request.messages)
-        await self.service.cut_pictures(self.messages, self.caller)
+        self.pictures = await self.service.cut_pictures(self.messages, self.caller)
 
     def prepare(self, session: ServedSession | None) -> list[Prepared]:
         processor, how, said = self.loaded.processor, self.rendering, Transcript()
@@ -62,6 +62,7 @@ class ChatJob(GenerationJob[ChatRequest]):
             self.loaded.processor.tokenizer,
             opens_reasoning=prepared.opens_reasoning,
             tools=prepared.tools if self.request.tool_choice != "none" else None,
+            bound=prepared.grammar is not None,
             logprobs=bool(self.request.logprobs),
             token_ids=bool(self.request.return_token_ids),
         )

@@ -13,7 +13,7 @@ import contextlib
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Generic, TypeVar
 
 from starlette.requests import Request
@@ -22,12 +22,15 @@ from starlette.responses import JSONResponse, Response
 from holotron import __version__
 from holotron.engine import Generation, Grammar, Log, Matcher, Result, SamplingParams
 from holotron.model.processor import Prompt
+from holotron.server import routed
 from holotron.server.errors import ApiError, unavailable
-from holotron.server.limits import check_format, prompt_texts
+from holotron.server.limits import check_format, letters, prompt_texts
 from holotron.server.logs import note
 from holotron.server.parameters import choices_of, sampling_of
+from holotron.server.pictures import SentPicture
 from holotron.server.replies import Choice, Json, Usage, new_id
-from holotron.server.running import EventStream, Running, unbroken, while_connected
+from holotron.server.routed import Spent, Told
+from holotron.server.running import EventStream, LongAnswer, Running, unbroken, while_connected
 from holotron.server.served import Kind, ServedSession
 from holotron.server.service import Caller, Loaded, Service
 from holotron.server.tokenising import PIECE
@@ -70,8 +73,14 @@ class GenerationJob(ABC, Generic[Body]):
         limits = service.settings.reply
         self.n = choices_of(request, limits.max_choices, prompts)
         self.sampling: SamplingParams = sampling_of(request, limits, self.loaded.engine.context_limit)
+        self.routed = routed.current.get()
+        self.said = routed.NOTHING
+        if self.routed is not None:
+            self.said = self.routed.said = service.said.pop(self.routed.reply, routed.NOTHING)
+            if self.sampling.seed is None:
+                self.sampling = replace(self.sampling, seed=self.routed.seed)
         self.id = new_id(self.id_prefix)
-        self.created = int(time.time())
+        self.created = int(time.time()) if self.routed is None else self.routed.created
         seconds = service.settings.server.request_seconds
         self.deadline = time.monotonic() + seconds if seconds is not None else None
         self.brought = 0  # tokens
@@ -80,6 +89,7 @@ class GenerationJob(ABC, Generic[Body]):
         self.turn: TurnTransaction | None = None
         self.prepared: list[Prepared] = []
         self.choices: list[Choice] = []
+        self.pictures: list[SentPicture] = []  # that the request brought
         if request.in_session and self.n * prompts > 1:
             raise ApiError(400, "a session has one future: fork it to get several replies", param="n")
 
@@ -119,20 +129,19 @@ class GenerationJob(ABC, Generic[Body]):
 
     async def _measure(self) -> None:
         """Refuse a text that is too long before it is tokenised."""
-        prompts = prompt_texts(self.request)
-        if sum(len(text) for texts in prompts for text in texts) <= PIECE:
-            for texts in prompts:
+
+        def check() -> None:
+            for texts in prompt_texts(self.request):
                 self.loaded.gauge.check(texts)
-            return
-        self.lane = "large"
-        await self._on_worker(lambda: list(map(self.loaded.gauge.check, prompts)))
+
+        if letters(self.request) <= PIECE:
+            check()
+        else:
+            self.lane = "large"
+            await self._on_worker(check)
 
     async def _on_worker(self, work: Callable[[], T], lane: Lane | None = None) -> T:
-        def remembering() -> T:
-            with self.loaded.processor.seen.by(self.caller.scope):  # pictures this tenant sends again are cut once
-                return work()
-
-        return await self.service.workers.run(self.caller.turn, remembering, lane or self.lane)
+        return await self.service.workers.run(self.caller.turn, work, lane or self.lane)
 
     async def _compile(self, one: Prepared, copies: int = 1) -> list[Matcher | None]:
         engine, grammar = self.loaded.engine, one.grammar
@@ -153,7 +162,9 @@ class GenerationJob(ABC, Generic[Body]):
         contents = await self._on_worker(prepare)
 
         async def generate(content: Log, matchers: list[Matcher | None]) -> None:
-            later = engine.complete_later(content, self.sampling, matchers, self.seconds_left, self.caller.scope)
+            first = len(generations)  # a request may have several prompts; what was said is by choice
+            said = {n: self.said.tokens.get(first + n, ()) for n in range(len(matchers))}
+            later = engine.complete_later(content, self.sampling, matchers, self.seconds_left, self.caller.scope, said)
             started = await asyncio.wrap_future(later)
             generations.extend(started)
 
@@ -188,7 +199,7 @@ class GenerationJob(ABC, Generic[Body]):
                 await session.add_prompt(one.prompt, self.kind, thinking=one.thinking, mark=bool(self.request.mark))
                 session.tools = one.tools
             generation = await session.engine_session.generate(
-                self.sampling, grammar=matcher, timeout=self.seconds_left
+                self.sampling, grammar=matcher, timeout=self.seconds_left, said=self.said.tokens.get(0, ())
             )
             running.generations.append(generation)
 
@@ -203,6 +214,7 @@ class GenerationJob(ABC, Generic[Body]):
             await running.close()
             raise
         self.brought = len(one.ids)
+        turn.pictures = self.pictures
         self.turn = turn
         return running
 
@@ -222,16 +234,21 @@ class GenerationJob(ABC, Generic[Body]):
         results = await running.results(http)
         usage, choices = Usage(), list[Json]()
         for index, result in enumerate(results):
+            if index:
+                await asyncio.sleep(0)
             choices.append(self.choices[index].whole(result))
             self._count(usage, index, result)
         note(http, usage=usage.body(), session=self._session_id)
-        return JSONResponse(self._frame(self.object_name) | {"choices": choices, "usage": usage.body()} | self.end())
+        body = self._frame(self.object_name) | {"choices": choices, "usage": usage.body()} | self.end()
+        long = any(choice["logprobs"] for choice in choices)
+        return LongAnswer(body, self.service.cut) if long else JSONResponse(body)
 
-    async def chunks(self, running: Running, http: Request) -> AsyncIterator[Json]:
+    async def chunks(self, running: Running, http: Request) -> AsyncIterator[Json | Told | Spent]:
         frame, usage = self._frame(self.chunk_name), Usage()
         for choice in self.choices:
             if (first := choice.first()) is not None:
                 yield frame | {"choices": [first]}
+        yield Told()
         async for index, item in running.events():
             choice = self.choices[index]
             if isinstance(item, Result):
@@ -241,9 +258,11 @@ class GenerationJob(ABC, Generic[Body]):
                 continue
             if (chunk := choice.push(item)) is not None:
                 yield frame | {"choices": [chunk]}
+            yield Told(index, item.token)
         note(http, usage=usage.body(), session=self._session_id)
         if self.request.stream_options is not None and self.request.stream_options.include_usage:
             yield frame | {"choices": [], "usage": usage.body()}
+        yield Spent(self.spent)
 
     def _count(self, usage: Usage, index: int, result: Result) -> None:
         usage.add(result, self.choices[index].reasoning_tokens(result), prompt=index // self.n)
@@ -262,6 +281,11 @@ class GenerationJob(ABC, Generic[Body]):
         """What comes with the end of a reply: the session as it is now."""
         return {"session": self.turn.session.describe()} if self.turn is not None else {}
 
+    def for_router(self) -> dict[str, str]:
+        """What the router wants to know, in headers: where the conversation goes on, and what was spent so far."""
+        named = {routed.SESSION: self.turn.session.id} if self.turn is not None else {}
+        return named | {routed.SPENT: str(self.spent)}
+
     @property
     def _session_id(self) -> str | None:
         return self.turn.session.id if self.turn is not None else None
@@ -274,7 +298,11 @@ async def answer(job: GenerationJob[ChatRequest] | GenerationJob[CompletionReque
         stack.callback(lambda: quotas.used(owner, job.spent))
         running = job.running = await while_connected(http, job.start())
         if not job.request.stream:
-            return await job.whole(running, http)
-        seconds = job.seconds_left
-        patience = None if seconds is None else seconds + job.service.settings.connections.write_seconds
-        return job.events(job.chunks(running, http), running, job.service.cut, patience, stack.pop_all())
+            response = await job.whole(running, http)
+        else:
+            seconds = job.seconds_left
+            patience = None if seconds is None else seconds + job.service.settings.connections.write_seconds
+            response = job.events(job.chunks(running, http), running, job.service.cut, patience, stack.pop_all())
+        if job.routed is not None:
+            response.headers.update(job.for_router())
+        return response

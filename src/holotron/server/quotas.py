@@ -49,6 +49,7 @@ class _Account:
     tokens: Bucket | None
     running: int = 0
     held_bytes: int = 0
+    refused: int = 0  # requests that were answered with 429
 
 
 class Quotas:
@@ -131,6 +132,13 @@ class Quotas:
                 headers[f"x-ratelimit-remaining-{name}"] = str(max(0, int(bucket.level)))
                 headers[f"x-ratelimit-reset-{name}"] = f"{bucket.seconds_until(bucket.size):.3f}s"
         return headers
+
+    def count_refusal(self, owner: str) -> None:
+        self._account(owner).refused += 1
+
+    def refusals(self) -> dict[str, int]:
+        """How many requests were answered with 429, by key."""
+        return {owner: account.refused for owner, account in self._accounts.items()}
 
     # ------------------------------------------------------------------------------------------------ bytes in work
 

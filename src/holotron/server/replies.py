@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
-import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, islice
 from typing import Any, Protocol
 
 from holotron.engine import Result, TokenEvent
 from holotron.model.processor import ReplyParser, ReplyPart, StreamDecoder, Tokenizer, ToolCall
 from holotron.server.errors import ApiError, unavailable
+from holotron.server.routed import new_hex
+from holotron.server.writing import Rows
 
 Json = dict[str, Any]
 MIN_LOGPROB = -9999.0  # JSON has no minus infinity
 
 
 def new_id(prefix: str) -> str:
-    return f"{prefix}-{secrets.token_hex(12)}"
+    return f"{prefix}-{new_hex(12)}"
 
 
 def token_logprob(tokenizer: Tokenizer, token: int, logprob: float) -> Json:
@@ -25,19 +27,17 @@ def token_logprob(tokenizer: Tokenizer, token: int, logprob: float) -> Json:
     return {"token": data.decode(errors="replace"), "logprob": max(logprob, MIN_LOGPROB), "bytes": list(data)}
 
 
-def chat_logprobs(tokenizer: Tokenizer, events: Iterable[TokenEvent]) -> list[Json]:
-    return [
-        token_logprob(tokenizer, event.token, event.logprob)
-        | {"top_logprobs": [token_logprob(tokenizer, token, logprob) for token, logprob in event.top_logprobs]}
-        for event in events
-    ]
+def chat_logprobs(tokenizer: Tokenizer, events: Iterable[TokenEvent]) -> Iterator[Json]:
+    for event in events:
+        tops = [token_logprob(tokenizer, token, logprob) for token, logprob in event.top_logprobs]
+        yield token_logprob(tokenizer, event.token, event.logprob) | {"top_logprobs": tops}
 
 
-def events_of(result: Result) -> list[TokenEvent]:
+def events_of(result: Result) -> Iterator[TokenEvent]:
     """A result's tokens one by one, without their text."""
     tops = result.top_logprobs or ((),) * len(result.tokens)
     rows = zip(result.tokens, result.logprobs, result.versions, result.forced, tops, strict=True)
-    return [TokenEvent(token, "", logprob, version, forced, top) for token, logprob, version, forced, top in rows]
+    return (TokenEvent(token, "", logprob, version, forced, top) for token, logprob, version, forced, top in rows)
 
 
 def finish_reason(result: Result, called: bool = False) -> str:
@@ -55,9 +55,13 @@ def check(result: Result) -> Result:
     return result
 
 
-def token_ids(events: Sequence[TokenEvent]) -> Json:
+def token_ids(tokens: Iterable[int], versions: Iterable[int]) -> Json:
     """The extension `return_token_ids`."""
-    return {"token_ids": [event.token for event in events], "versions": [event.version for event in events]}
+    return {"token_ids": list(tokens), "versions": list(versions)}
+
+
+def _ids_of(events: Sequence[TokenEvent]) -> Json:
+    return token_ids((event.token for event in events), (event.version for event in events))
 
 
 def call_object(call: ToolCall) -> Json:
@@ -136,21 +140,23 @@ class ChatChoice:
         *,
         opens_reasoning: bool,
         tools: Sequence[Json] | None,
+        bound: bool,
         logprobs: bool,
         token_ids: bool,
     ) -> None:
+        """`bound`: to a grammar."""
         self.index = index
         self._tokenizer = tokenizer
         self._logprobs = logprobs
         self._token_ids = token_ids
-        self._parser = ReplyParser(opens_reasoning=opens_reasoning, tools=tools)
+        self._parser = ReplyParser(opens_reasoning=opens_reasoning, tools=tools, tokenizer=tokenizer, bound=bound)
         self._whole = ReplyPart()
 
     def first(self) -> Json:
         return self._chunk({"role": "assistant", "content": ""}, [])
 
     def push(self, event: TokenEvent) -> Json | None:
-        delta = self._delta(self._parser.push(event.text)) if event.text else {}
+        delta = self._delta(self._parser.push(event.text, (event.token,)))
         return self._chunk(delta, [event]) if delta or self._logprobs or self._token_ids else None
 
     def finish(self, result: Result) -> list[Json]:
@@ -160,15 +166,16 @@ class ChatChoice:
 
     def whole(self, result: Result) -> Json:
         cut = result.finish_reason != "stop"
-        self._whole = self._parser.push(result.text) + self._parser.finish(cut=cut)
+        self._whole = self._parser.push(result.text, result.tokens) + self._parser.finish(cut=cut)
         message: Json = {"role": "assistant", "content": self._whole.content, "refusal": None}
         if self._whole.reasoning:
             message["reasoning_content"] = self._whole.reasoning
         if self._whole.tool_calls:
             message["tool_calls"] = [call_object(call) for call in self._whole.tool_calls]
             message["content"] = self._whole.content or None
-        choice = {"index": self.index, "message": message, "logprobs": self._logprobs_of(events_of(result))}
-        return choice | self._end(result) | (token_ids(events_of(result)) if self._token_ids else {})
+        logprobs = Rows(lambda: chat_logprobs(self._tokenizer, events_of(result)))
+        choice = {"index": self.index, "message": message, "logprobs": self._logprobs_as(logprobs)}
+        return choice | self._end(result) | (token_ids(result.tokens, result.versions) if self._token_ids else {})
 
     def reasoning_tokens(self, result: Result) -> int:
         return reasoning_tokens(self._tokenizer, result.tokens) if self._whole.reasoning else 0
@@ -190,11 +197,12 @@ class ChatChoice:
         return delta
 
     def _chunk(self, delta: Json, events: Sequence[TokenEvent]) -> Json:
-        choice = {"index": self.index, "delta": delta, "logprobs": self._logprobs_of(events), "finish_reason": None}
-        return choice | (token_ids(events) if self._token_ids and events else {})
+        logprobs = self._logprobs_as(list(chat_logprobs(self._tokenizer, events)) if self._logprobs else [])
+        choice = {"index": self.index, "delta": delta, "logprobs": logprobs, "finish_reason": None}
+        return choice | (_ids_of(events) if self._token_ids and events else {})
 
-    def _logprobs_of(self, events: Sequence[TokenEvent]) -> Json | None:
-        return {"content": chat_logprobs(self._tokenizer, events), "refusal": None} if self._logprobs else None
+    def _logprobs_as(self, rows: Rows | list[Json]) -> Json | None:
+        return {"content": rows, "refusal": None} if self._logprobs else None
 
 
 class TextChoice:
@@ -222,33 +230,43 @@ class TextChoice:
         return [self._choice("", []) | self._end(result)]
 
     def whole(self, result: Result) -> Json:
-        return self._choice(result.text, events_of(result)) | self._end(result)
+        choice = {"index": self.index, "text": result.text, "logprobs": self._columns(result)}
+        return choice | self._end(result) | (token_ids(result.tokens, result.versions) if self._token_ids else {})
 
     def _end(self, result: Result) -> Json:
         return {"finish_reason": finish_reason(result), "stop_reason": result.stop}
 
     def _choice(self, text: str, events: Sequence[TokenEvent]) -> Json:
         choice = {"index": self.index, "text": text, "logprobs": self._logprobs_of(events), "finish_reason": None}
-        return choice | (token_ids(events) if self._token_ids and events else {})
+        return choice | (_ids_of(events) if self._token_ids and events else {})
 
     def _logprobs_of(self, events: Sequence[TokenEvent]) -> Json | None:
         """OpenAI's older form: columns instead of rows."""
         if not self._logprobs or not events:
             return None
         words = [self._text(event.token) for event in events]
-        offsets = []
-        for word in words:
-            offsets.append(self._offset)
-            self._offset += len(word)
+        *offsets, self._offset = accumulate(map(len, words), initial=self._offset)
         return {
             "tokens": words,
             "token_logprobs": [max(event.logprob, MIN_LOGPROB) for event in events],
-            "top_logprobs": [
-                {self._text(token): max(logprob, MIN_LOGPROB) for token, logprob in event.top_logprobs}
-                for event in events
-            ],
+            "top_logprobs": [self._tops(event.top_logprobs) for event in events],
             "text_offset": offsets,
         }
+
+    def _columns(self, result: Result) -> Json | None:
+        """The same of a whole reply."""
+        if not self._logprobs or not result.tokens:
+            return None
+        tops, lengths = result.top_logprobs or ((),) * len(result.tokens), (len(self._text(t)) for t in result.tokens)
+        return {
+            "tokens": Rows(lambda: map(self._text, result.tokens)),
+            "token_logprobs": Rows(lambda: (max(logprob, MIN_LOGPROB) for logprob in result.logprobs)),
+            "top_logprobs": Rows(lambda: map(self._tops, tops)),
+            "text_offset": Rows(lambda: islice(accumulate(lengths, initial=0), len(result.tokens))),
+        }
+
+    def _tops(self, tops: Iterable[tuple[int, float]]) -> dict[str, float]:
+        return {self._text(token): max(logprob, MIN_LOGPROB) for token, logprob in tops}
 
     def _text(self, token: int) -> str:
         return self._tokenizer.bytes_of(token).decode(errors="replace")

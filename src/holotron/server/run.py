@@ -13,7 +13,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -34,12 +34,14 @@ from holotron.model.processor import ImageLimits, Processor, PromptLimits
 from holotron.server import logs
 from holotron.server.app import create_app
 from holotron.server.connections import Connections, QuietAccept, connection_class
+from holotron.server.door import Door
 from holotron.server.responses.computer import ComputerUser
 from holotron.server.service import Loaded, Service
 from holotron.server.settings import Settings
 
 log = logging.getLogger("holotron.server")
 
+SWEEP_SECONDS = 5.0
 CUT_SECONDS = 2.0  # for what was cut off to say so
 
 
@@ -100,14 +102,16 @@ def _limit(processor: Processor, settings: Settings, context: int) -> None:
     most = processor.images.max_tiles + 1 if processor.images is not None else 1
     # How long a prompt may be is for the engine to say: it knows what the session holds, and its error has a code.
     tokens = 2 * context + images.max_per_request * most * 4096
-    processor.limits = PromptLimits(images.max_per_request, images.max_per_request * most, tokens)
+    processor.limits = PromptLimits(
+        images.max_per_request, images.max_per_request * most, tokens, max_text_tokens=2 * context
+    )
     processor.image_limits = ImageLimits(max_bytes=images.max_bytes, max_pixels=images.max_pixels)
 
 
 class Server(uvicorn.Server):
     """On the first signal: no new work, running work finishes. On the second, or when time is up: stop."""
 
-    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+    def __init__(self, config: uvicorn.Config, service: Door) -> None:
         super().__init__(config)
         self._service = service
         self._deadline = 0.0
@@ -123,16 +127,24 @@ class Server(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         if self._service.stage == "draining":
-            if self._service.in_flight == 0:
+            late = time.monotonic() - self._deadline
+            if self._service.in_flight == 0 and (late > 0 or not self._service.to_be_moved):
                 log.info("drained")
                 return True
-            late = time.monotonic() - self._deadline
             if late > 0 and not self._service.cut.is_set():
                 log.info("not everything finished in time")
                 self._service.cut.set()  # what still runs ends with an error that says so
             if late > CUT_SECONDS:
                 return True
         return await super().on_tick(counter) or self._service.stage == "failed"
+
+
+async def _sweep(service: Service) -> None:
+    """Logs of sessions that are over do not stay on the disk."""
+    while (journal := service.journal) is not None:
+        await asyncio.sleep(SWEEP_SECONDS)
+        if service.loaded is not None:
+            await journal.sweep((owner, served.id) for owner, served in service.loaded.sessions.everybodys())
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -146,7 +158,7 @@ def listen(host: str, port: int) -> socket.socket:
         raise ConfigError(f"cannot listen on {host}:{port}: {why}{remedy}") from None
 
 
-def warn_if_open(service: Service, address: str) -> None:
+def warn_if_open(service: Door, address: str) -> None:
     if not service.keys and not service.settings.server.open and not ipaddress.ip_address(address).is_loopback:
         log.warning(
             "there are no API keys: whoever can reach this machine can use the model. "
@@ -154,7 +166,7 @@ def warn_if_open(service: Service, address: str) -> None:
         )
 
 
-def uvicorn_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
+def uvicorn_config(app: Any, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         log_config=None,
@@ -163,14 +175,20 @@ def uvicorn_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         http=connection_class(Connections(settings.connections)),
         ws="none",
         lifespan="on",
+        loop="asyncio",  # whatever else is installed: uvloop is no faster here
         timeout_keep_alive=math.ceil(settings.connections.idle_seconds),
         timeout_graceful_shutdown=2,
     )
 
 
-def serve(settings: Settings, agent: Mapping[str, Any] | None = None, computer: ComputerUser | None = None) -> None:
+def serve(
+    settings: Settings,
+    agent: Mapping[str, Any] | None = None,
+    computer: ComputerUser | None = None,
+    on_listening: Callable[[int, Service], None] = lambda port, service: None,
+) -> None:
     """Until a signal ends it. `agent` is announced with the model, `computer` answers the computer tool: see
-    `create_app`."""
+    `create_app`. `on_listening` is told the port, and what will serve there."""
     # The event loop competes with the workers for Python's lock: let it have it ten times sooner than by default.
     sys.setswitchinterval(0.0005)
     logs.set_up(settings.server.log_format, settings.server.log_level)
@@ -180,6 +198,7 @@ def serve(settings: Settings, agent: Mapping[str, Any] | None = None, computer: 
     host, port = listener.getsockname()[:2]
     log.info("listening", extra={"fields": {"url": f"http://{host}:{port}/v1", "port": port}})
     warn_if_open(service, host)
+    on_listening(port, service)
 
     def come_up() -> None:
         try:
@@ -194,7 +213,9 @@ def serve(settings: Settings, agent: Mapping[str, Any] | None = None, computer: 
         asyncio.get_running_loop().set_exception_handler(QuietAccept())
         # A daemon, so that a signal ends the process even while it loads.
         threading.Thread(target=come_up, name="holotron-loading", daemon=True).start()
+        sweeping = asyncio.ensure_future(_sweep(service))
         yield
+        sweeping.cancel()
         if service.loaded is not None:
             await asyncio.to_thread(service.loaded.engine.close)
         service.close()

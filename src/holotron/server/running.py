@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from typing import Any, TypeVar
 
 from starlette.requests import Request
@@ -20,7 +20,9 @@ from starlette.types import Receive, Scope, Send
 from holotron.engine import Generation, Result, TokenEvent
 from holotron.server.errors import ApiError, translated, unavailable
 from holotron.server.replies import check
+from holotron.server.routed import Spent, Told, current
 from holotron.server.turns import TurnTransaction
+from holotron.server.writing import SLICE_SECONDS, dumps, slices
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -42,6 +44,7 @@ class Running:
         try:
             results = await while_connected(request, self._all())
             self._commit(results[0])
+            await self._saved()
         finally:
             await self.close()
         return results
@@ -52,6 +55,7 @@ class Running:
         async for n, item in _merged(self.generations):
             if isinstance(item, Result):
                 self._commit(check(item))
+                await self._saved()
             yield n, item
 
     async def _all(self) -> list[Result]:
@@ -60,6 +64,10 @@ class Running:
     def _commit(self, result: Result) -> None:
         if self.turn is not None and not self.turn.over:
             self.turn.commit(result)
+
+    async def _saved(self) -> None:
+        if self.turn is not None and self.turn.over:
+            await asyncio.shield(self.turn.saved())
 
     async def close(self) -> None:
         """The end. What is not finished is cancelled, and a turn that was not completed is undone."""
@@ -101,10 +109,12 @@ async def _merged(generations: Sequence[Generation]) -> AsyncIterator[tuple[int,
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """Do it, unless the client goes away first, or the server has no more time."""
-    return await _or_gone(request.receive, work, request.app.state.service.cut)
+    return await or_gone(request.receive, work, request.app.state.service.cut)
 
 
-async def _or_gone(receive: Receive, work: Coroutine[Any, Any, T], cut: asyncio.Event) -> T:
+async def or_gone(receive: Receive, work: Coroutine[Any, Any, T], cut: asyncio.Event) -> T:
+    """Do it, unless nobody listens any more (`ClientGone`) or the time is up."""
+
     async def listen() -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
@@ -143,6 +153,33 @@ async def unbroken(work: Coroutine[Any, Any, T]) -> T:
         raise
 
 
+class LongAnswer(Response):
+    """JSON that may be long, and may hold `Rows`. What takes no time is sent in one go."""
+
+    def __init__(self, body: Any, cut: asyncio.Event) -> None:
+        self._body = body
+        self._cut = cut
+        self.status_code = 200
+        self.background = None
+        self.init_headers({"content-type": "application/json"})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def work() -> None:
+            written = slices(self._body)
+            data, following = next(written), next(written, None)
+            if following is None:
+                self.headers["content-length"] = str(len(data))
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            while following is not None:
+                await send({"type": "http.response.body", "body": data, "more_body": True})
+                await asyncio.sleep(0)
+                data, following = following, next(written, None)
+            await send({"type": "http.response.body", "body": data, "more_body": False})
+
+        with contextlib.suppress(ClientGone):
+            await or_gone(receive, work(), self._cut)
+
+
 class EventStream(Response):
     """Server-sent events. An error after the first byte cannot change the status any more and becomes an event."""
 
@@ -162,6 +199,8 @@ class EventStream(Response):
         self._cut = cut
         self._seconds = seconds
         self._closing = closing
+        self._routed = current.get()
+        self._unsent = b""
         self.status_code = 200
         self.background = None
         self.init_headers({"cache-control": "no-cache", "x-accel-buffering": "no"})
@@ -170,13 +209,14 @@ class EventStream(Response):
         async def work() -> None:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             try:
-                async for chunk in self._chunks:
-                    await send({"type": "http.response.body", "body": self.event(chunk), "more_body": True})
-                end = self.end()
+                async for body in self._bodies():
+                    await send({"type": "http.response.body", "body": body, "more_body": True})
+                end = self._unsent + self.end()
             except Exception as error:
                 answer = translated(error)
                 if answer.status == 500:
                     log.exception("a stream failed")
+                self._leave_to_router(answer)
                 end = self.failure(answer)
             await send({"type": "http.response.body", "body": end, "more_body": False})
 
@@ -184,10 +224,11 @@ class EventStream(Response):
             with contextlib.suppress(ClientGone):
                 try:
                     async with asyncio.timeout(self._seconds):
-                        await _or_gone(receive, work(), self._cut)
+                        await or_gone(receive, work(), self._cut)
                 except (ApiError, TimeoutError) as error:
                     late = unavailable("the reply was not read in time", "timed_out")
                     last = error if isinstance(error, ApiError) else late
+                    self._leave_to_router(last)
                     with contextlib.suppress(TimeoutError):  # of a client that does not read this either
                         async with asyncio.timeout(1.0):
                             await send({"type": "http.response.body", "body": self.failure(last), "more_body": False})
@@ -195,8 +236,45 @@ class EventStream(Response):
             self._closing.close()
             await self._running.close()
 
+    def _leave_to_router(self, error: ApiError) -> None:
+        """A reply that ends because this server does goes on elsewhere: the router sees that its end is missing."""
+        if self._routed is not None and error.code == "shutting_down":
+            raise ClientGone
+
+    async def _bodies(self) -> AsyncIterator[bytes]:
+        """Events as they come. For a router those of a token together, with a comment that says so, and without those
+        that the client has already."""
+        told: Counter[int] = Counter()
+        loop = asyncio.get_running_loop()
+        others = loop.time()  # when they last had a chance: taking a token that is there, or sending, is none
+        async for chunk in self._chunks:
+            if not isinstance(chunk, Told | Spent):
+                for data in self.slices(chunk):
+                    if self._routed is None:
+                        yield data
+                    else:
+                        self._unsent += data
+                    if loop.time() > others + SLICE_SECONDS:
+                        await asyncio.sleep(0)
+                        others = loop.time()
+                continue
+            if self._routed is None:
+                continue
+            if isinstance(chunk, Told):
+                told[chunk.index] += 1
+                said = self._routed.said
+                if said.begun if chunk.index < 0 else told[chunk.index] <= len(said.tokens.get(chunk.index, ())):
+                    self._unsent = b""
+                    continue
+            body, self._unsent = self._unsent + chunk.comment(), b""
+            yield body
+
+    def slices(self, chunk: Any) -> Iterator[bytes]:
+        """An event, in several pieces if it may be long."""
+        yield self.event(chunk)
+
     def event(self, chunk: Any) -> bytes:
-        return b"data: " + json.dumps(chunk, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
+        return f"data: {dumps(chunk)}\n\n".encode()
 
     def end(self) -> bytes:
         """What follows the last event."""

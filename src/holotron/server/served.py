@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from holotron.engine import (
     AsyncSession,
@@ -31,7 +30,9 @@ from holotron.engine import (
 from holotron.errors import InputError
 from holotron.model.processor import Prompt, Transcript
 from holotron.server.errors import ApiError
+from holotron.server.pictures import SentPicture
 from holotron.server.quotas import Quotas
+from holotron.server.routed import current, new_hex
 from holotron.server.settings import QuotaSettings
 
 Kind = Literal["chat", "text"]
@@ -48,6 +49,15 @@ class ServedTurn:
     mark: Mark | None = None  # a snapshot before the reply
 
 
+@dataclass(frozen=True)
+class LastReply:
+    """Whose answer may have been lost on its way: then the same request comes again, and this is to be undone first."""
+
+    reply: str
+    turns: int  # that the session had before
+    made: bool  # the session was opened by it
+
+
 @dataclass
 class ServedSession:
     """Whoever changes it holds it: see `hold`."""
@@ -60,6 +70,11 @@ class ServedSession:
     turns: list[ServedTurn] = field(default_factory=list)
     begins: Transcript = field(default_factory=Transcript)  # before the first turn
     held: bool = False
+    cached_tokens: int = 0  # of all its prompts: remembered, computed
+    computed_tokens: int = 0
+    generated_tokens: int = 0
+    refused: int = 0  # requests that found it busy
+    last: LastReply | None = None  # that a router asked for
 
     @property
     def length(self) -> int:
@@ -79,6 +94,7 @@ class ServedSession:
     def hold(self) -> None:
         """Nobody queues: two writers of one session are a mistake of the client's."""
         if self.held:
+            self.refused += 1
             raise SessionBusy(f"session {self.id!r} is busy with another request")
         self.held = True
 
@@ -115,6 +131,9 @@ class ServedSession:
             await self._limit_marks()
 
     def replied(self, result: Result) -> None:
+        self.cached_tokens += result.cached_tokens
+        self.computed_tokens += result.computed_tokens
+        self.generated_tokens += len(result.tokens)
         turn = self.turns[-1]
         end = turn.prompt + len(result.tokens)
         self.turns[-1] = replace(turn, end=end, said=turn.said.replied(result.tokens))
@@ -154,6 +173,11 @@ class ServedSession:
         turn = self.turns[-1]
         await self.engine_session.rewind(turn.mark or turn.prompt)
 
+    def answered(self, turns: int, made: bool) -> None:
+        """A request has changed it; `turns` and `made` as in `LastReply`."""
+        routed = current.get()
+        self.last = LastReply(routed.reply, turns, made) if routed is not None else None
+
     async def _limit_marks(self) -> None:
         """Keep the newest snapshots. Rewinding to where an older one was still works, by computing again."""
         marked = [n for n, turn in enumerate(self.turns) if turn.mark is not None]
@@ -192,6 +216,55 @@ class ServedSession:
         }
 
 
+def described(served: ServedSession, owner: str, *, marks: bool = True) -> dict[str, Any]:
+    """A served session as plain data, but for its log. Without `marks` its snapshots are left out."""
+    return {
+        "owner": owner,
+        "id": served.id,
+        "scope": served.engine_session.scope.hex(),
+        "kind": served.kind,
+        "tools": served.tools,
+        "last": [served.last.reply, served.last.turns, served.last.made] if served.last is not None else None,
+        "turns": [
+            {
+                "start": turn.start,
+                "prompt": turn.prompt,
+                "end": turn.end,
+                "opens_reasoning": turn.opens_reasoning,
+                "thinking": turn.thinking,
+                "mark": [turn.mark.id, turn.mark.position] if marks and turn.mark is not None else None,
+                "begun": turn.said.begun,
+                "tail": turn.said.tail,
+            }
+            for turn in served.turns
+        ],
+    }
+
+
+def turns_of(told: dict[str, Any], begins: Transcript) -> list[ServedTurn]:
+    """The turns in such a description."""
+    return [
+        ServedTurn(
+            start=turn["start"],
+            prompt=turn["prompt"],
+            said=replace(begins, begun=turn["begun"], tail=tuple(turn["tail"])),
+            opens_reasoning=turn["opens_reasoning"],
+            thinking=turn["thinking"],
+            end=turn["end"],
+            mark=Mark(*turn["mark"]) if turn["mark"] is not None else None,
+        )
+        for turn in told["turns"]
+    ]
+
+
+class Keeper(Protocol):
+    """Keeps sessions for the case that this process dies; see `journal`."""
+
+    async def save(self, owner: str, served: ServedSession, pictures: Sequence[SentPicture] = ()) -> None: ...
+
+    async def drop(self, owner: str, id: str) -> None: ...
+
+
 def _no_such_turn(message: str) -> ApiError:
     return ApiError(409, message, code="no_such_turn", param="rewind")
 
@@ -207,6 +280,12 @@ class ServedSessions:
         self._known: dict[tuple[str, str], ServedSession] = {}
         self._opening: Counter[str] = Counter()  # sessions that the engine is just making, by owner
         self.quotas = Quotas(QuotaSettings())
+        self.keeper: Keeper | None = None
+
+    async def saved(self, owner: str, served: ServedSession, pictures: Sequence[SentPicture] = ()) -> None:
+        """It has changed, and the client is about to hear of it."""
+        if self.keeper is not None and not served.engine_session.closed:
+            await self.keeper.save(owner, served, pictures)
 
     def get(self, owner: str, id: str) -> ServedSession:
         found = self._known.get((owner, id))
@@ -254,16 +333,31 @@ class ServedSessions:
         owner: str,
         id: str,
         exported: ExportedSession,
-        scope: bytes,
-        state: tuple[Kind | None, list[dict[str, Any]] | None, list[ServedTurn]],
+        told: dict[str, Any],
     ) -> ServedSession:
-        """A session that was served elsewhere until now."""
-        name = self._free_name(owner, id)
+        """A session that was served elsewhere until now; `told` is what it was `described` as there."""
+        name, scope = self._free_name(owner, id), bytes.fromhex(told["scope"])
         with self._room(owner, 1):
             session = await self._engine.aio.restore(exported, f"{owner}/{name}", scope=scope)
-        served = ServedSession(name, session, self._max_marks, *state, begins=self.begins)
+        turns = turns_of(told, self.begins)
+        served = ServedSession(name, session, self._max_marks, told["kind"], told["tools"], turns, begins=self.begins)
+        served.last = LastReply(*told["last"]) if told.get("last") is not None else None
         await served.look_again()
         return self._add(owner, served)
+
+    async def undo(self, owner: str, id: str, reply: str) -> None:
+        """Its answer was lost, and it is about to be asked for again: the session is as if it had not been. Without
+        such a session, or if its last reply was another one, there is nothing to undo."""
+        served = self._known.get((owner, id))
+        if served is None or served.engine_session.closed or served.last is None or served.last.reply != reply:
+            return
+        if served.last.made:
+            await self.close(owner, served)
+        elif len(served.turns) > served.last.turns:
+            await served.take_back_prompt()
+        else:
+            await served.rewind("prompt")
+        served.last = None
 
     async def fork(self, owner: str, parent: ServedSession, ids: Sequence[str | None]) -> list[ServedSession]:
         if parent.held:
@@ -279,9 +373,12 @@ class ServedSessions:
             for name, fork in zip(names, forks, strict=True)
         ]
 
-    async def close(self, owner: str, served: ServedSession) -> None:
+    async def close(self, owner: str, served: ServedSession, *, moved: bool = False) -> None:
+        """`moved`: it goes on elsewhere."""
         if self._known.get((owner, served.id)) is served:
             del self._known[owner, served.id]
+            if self.keeper is not None and not moved:
+                await self.keeper.drop(owner, served.id)
         with contextlib.suppress(UnknownSession):
             await served.engine_session.close()
 
@@ -292,7 +389,7 @@ class ServedSessions:
 
     def _free_name(self, owner: str, id: str | None) -> str:
         if id is None:
-            return f"session-{secrets.token_hex(8)}"
+            return f"session-{new_hex(8)}"
         if (owner, id) in self._known and not self._known[owner, id].engine_session.closed:
             raise ApiError(409, f"there is already a session {id!r}", code="session_exists", param="session_id")
         return id

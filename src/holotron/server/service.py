@@ -5,25 +5,27 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from starlette.requests import Request
 
 from holotron.engine import Engine
 from holotron.model.processor import Deltas, Processor, Transcript
+from holotron.server.door import Stage
 from holotron.server.errors import ApiError, unavailable
 from holotron.server.images import ImageFetcher
+from holotron.server.journal import Journal
 from holotron.server.keys import api_keys
 from holotron.server.metrics import Metrics
-from holotron.server.pictures import cut_pictures
+from holotron.server.pictures import SentPicture, cut_pictures
 from holotron.server.quotas import Quotas
+from holotron.server.responses.files import ResponseFiles
 from holotron.server.responses.store import ResponseStore
+from holotron.server.routed import Said
 from holotron.server.served import ServedSessions
 from holotron.server.settings import Settings
 from holotron.server.tokenising import TextGauge, unlock
 from holotron.server.workers import Workers
-
-Stage = Literal["loading", "ready", "draining", "failed"]
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,18 @@ class Service:
         self.keys = api_keys(settings.server)
         self.quotas = Quotas(settings.quota, keys=len(self.keys), buffered_bytes=settings.server.max_buffered_bytes)
         self.workers = Workers(settings.limits.workers)
+        self.said: dict[str, Said] = {}  # what clients have heard of replies that are about to be repeated here
+        self.has_router = False  # that has asked for something
+        self.journal: Journal | None = None
+        fleet = settings.fleet
+        if fleet.journal is not None:
+            self.journal = Journal(
+                fleet.journal.expanduser(),
+                fleet.journal_bytes,
+                self.workers,
+                ttl=settings.sessions.ttl_seconds,
+                responses_ttl=settings.responses.ttl_seconds,
+            )
         self._loaded: Loaded | None = None
 
     def become_ready(self, loaded: Loaded) -> None:
@@ -76,6 +90,9 @@ class Service:
         engine = loaded.engine.config
         self.quotas.size(engine.max_running + engine.max_waiting)
         loaded.sessions.quotas = self.quotas
+        loaded.sessions.keeper = self.journal
+        if self.journal is not None:
+            loaded.responses.files = ResponseFiles(self.journal.folder)
         loaded.responses.limit(self.settings.responses, self.quotas)
         self.settings = self.settings.model_copy(update={"reply": self.settings.reply.filled(loaded.processor)})
         self.stage = "ready"
@@ -90,6 +107,13 @@ class Service:
             raise unavailable("the model is still being loaded", "loading", retry_after=10.0)
         return self._loaded
 
+    @property
+    def to_be_moved(self) -> bool:
+        """Something is here that a router, if there is one, will have moved elsewhere before the server ends."""
+        if self.settings.fleet.key is None or not self.has_router or self._loaded is None:
+            return False
+        return bool(self._loaded.sessions.everybodys()) or self._loaded.responses.count > 0
+
     def serving(self, model: str | None = None) -> Loaded:
         """The model, or the reason why there is none to be had now."""
         loaded = self.loaded_now()
@@ -98,7 +122,7 @@ class Service:
         if model is not None and model != loaded.name:
             raise ApiError(
                 404,
-                f"there is no model {model!r} here; this server has {loaded.name!r}",
+                f"there is no model {model!r:.200} here; this server has {loaded.name!r}",
                 code="model_not_found",
                 param="model",
             )
@@ -106,14 +130,16 @@ class Service:
 
     def caller(self, http: Request) -> Caller:
         owner: str = http.scope["owner"]
-        scope = b"" if self.settings.server.share_prefix_cache or len(self.keys) < 2 else owner.encode()
+        several = len(self.keys) > 1 or "routed" in http.scope  # a router says whose requests they are
+        scope = owner.encode() if several and not self.settings.server.share_prefix_cache else b""
         return Caller(owner, http.scope.get("turn", owner), scope)
 
-    async def cut_pictures(self, messages: list[dict[str, Any]], caller: Caller) -> None:
+    async def cut_pictures(self, messages: list[dict[str, Any]], caller: Caller) -> list[SentPicture]:
         """Put tiles in the place of the pictures that messages name."""
-        await cut_pictures(
+        return await cut_pictures(
             messages,
             owner=caller.turn,
+            scope=caller.scope,
             processor=self.serving().processor,
             settings=self.settings.images,
             fetcher=self.fetcher,
@@ -122,3 +148,7 @@ class Service:
 
     def close(self) -> None:
         self.workers.close()
+        if self.journal is not None:
+            self.journal.close()
+            if self._loaded is not None:
+                self._loaded.responses.remove_files()

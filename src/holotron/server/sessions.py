@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Request, Response
 
 from holotron.engine import UnknownSession
 from holotron.model.processor.continuation import seam
+from holotron.server import routed
 from holotron.server.bodies import body_of
 from holotron.server.errors import ApiError
-from holotron.server.limits import check_chat, prompt_texts
+from holotron.server.limits import check_chat, letters, prompt_texts
 from holotron.server.openapi import takes
 from holotron.server.parameters import plain_messages, plain_tools, rendering_of
 from holotron.server.replies import Json
@@ -35,12 +36,15 @@ def _find(http: Request, session_id: str) -> tuple[Service, Loaded, ServedSessio
 
 @router.post("", openapi_extra=takes(OpenSession, required=False))
 async def open_session(
-    http: Request, request: Annotated[OpenSession, Depends(body_of(OpenSession, optional=True))]
+    http: Request, response: Response, request: Annotated[OpenSession, Depends(body_of(OpenSession, optional=True))]
 ) -> Json:
     service: Service = http.app.state.service
     loaded, caller = service.serving(), service.caller(http)
     await loaded.sessions.check_memory(caller.owner)
     session = await unbroken(loaded.sessions.open(caller.owner, request.id, caller.scope))
+    session.answered(0, made=True)
+    await loaded.sessions.saved(caller.owner, session)
+    response.headers.update({routed.SESSION: session.id} if "routed" in http.scope else {})
     return session.describe()
 
 
@@ -89,11 +93,10 @@ async def append_to_session(
 
     async def work() -> None:
         await loaded.sessions.check_memory(caller.owner)
-        texts = [text for texts in prompt_texts(request.messages) for text in texts]
-        lane: Lane = "small" if sum(map(len, texts)) <= PIECE else "large"
-        await service.workers.run(caller.turn, lambda: loaded.gauge.check(texts), lane)
+        lane: Lane = "small" if letters(request.messages) <= PIECE else "large"
+        await service.workers.run(caller.turn, lambda: loaded.gauge.check(prompt_texts(request.messages)[0]), lane)
         messages = plain_messages(request.messages)
-        await service.cut_pictures(messages, caller)
+        pictures = await service.cut_pictures(messages, caller)
         session.hold()
         turn = TurnTransaction(loaded.sessions, caller.owner, session, False, len(session.turns))
         try:
@@ -113,6 +116,7 @@ async def append_to_session(
             await turn.undo()
             raise
         turn.keep_prompt()
+        await loaded.sessions.saved(caller.owner, session, pictures)
 
     with service.quotas.admitted(caller.owner):
         await while_connected(http, work())
@@ -127,6 +131,8 @@ async def fork_session(
     ids: list[str | None] = [*request.ids] if request.ids is not None else [None] * request.n
     await loaded.sessions.check_memory(http.scope["owner"])
     forks = await unbroken(loaded.sessions.fork(http.scope["owner"], session, ids))
+    for fork in forks:
+        await loaded.sessions.saved(http.scope["owner"], fork)
     return {"object": "list", "data": [fork.describe() for fork in forks]}
 
 
@@ -134,10 +140,18 @@ async def fork_session(
 async def rewind_session(
     http: Request, session_id: str, request: Annotated[RewindSession, Depends(body_of(RewindSession))]
 ) -> Json:
-    _, _, session = _find(http, session_id)
+    _, loaded, session = _find(http, session_id)
     async with session.holding():
         await unbroken(session.rewind(request.to))
+    await loaded.sessions.saved(http.scope["owner"], session)
     return session.describe()
+
+
+@router.post("/{session_id}/move")
+async def move_session(http: Request, session_id: str) -> Json:
+    """To another replica. The entrance of a fleet does that; one server alone has nowhere to move it to."""
+    _find(http, session_id)
+    raise ApiError(400, "this is one server alone: there is no other to move a session to", code="not_supported")
 
 
 @router.post("/{session_id}/compact", openapi_extra=takes(CompactSession))
@@ -161,4 +175,5 @@ async def compact_session(
                     service.caller(http).turn, lambda: seam(loaded.processor, before, left)
                 )
                 await unbroken(session.compact(first, last, closing, skip))
+    await loaded.sessions.saved(http.scope["owner"], session)
     return session.describe()

@@ -89,6 +89,11 @@ class FleetSettings(Section):
 
     key: SecretStr | None = Field(default=None, description="that the router shows; none: sessions cannot be moved")
     folder: Path = Field(default=Path("/dev/shm/holotron-fleet"), description="where moving sessions lie for a moment")
+    journal: Path | None = Field(
+        default=None,
+        description="where logs of sessions are kept, for others to go on with if this one is killed",
+    )
+    journal_bytes: int = Field(default=16 * 1024 * MiB, ge=0, description="of these, for each replica; the oldest go")
 
 
 class QuotaSettings(Section):
@@ -110,6 +115,8 @@ class LimitSettings(Section):
 
     max_json_objects: int = Field(default=10_000, ge=16, description="objects and lists in a body")
     max_json_values: int = Field(default=500_000, ge=16, description="commas in a body, outside of texts")
+    max_json_members: int = Field(default=50_000, ge=16, description="named values of all objects in a body")
+    max_json_escapes: int = Field(default=1_000_000, ge=16, description="letters in a body written as escapes")
     max_messages: int = Field(default=4096, ge=1)
     max_tools: int = Field(default=256, ge=0)
     max_schema_bytes: int = Field(default=128 * 1024, ge=16, description="response_format, or one tool's parameters")

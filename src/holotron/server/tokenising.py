@@ -22,6 +22,7 @@ from holotron.server.workers import check
 
 SHORT = 2048  # characters: less than a millisecond
 PIECE = 32 * 1024  # characters
+_BLOCK = 2**20  # characters: a few milliseconds of looking at them
 _SEAM = 8  # tokens that cutting a text once may add, generously
 
 
@@ -52,17 +53,25 @@ class TextGauge:
         """`context`: tokens that a prompt may have."""
         self._tokenizer = tokenizer
         self._context = context
-        words = [token for token in tokenizer.token_bytes if token]
-        self._longest = max(map(len, words), default=1)
-        self._busiest = max(map(changes, words), default=1)
+        self._longest = tokenizer.longest
+        self._busiest = max(map(changes, filter(None, tokenizer.token_bytes)), default=1)
 
     def at_least(self, texts: Sequence[str]) -> int:
         """Fewer tokens than this they cannot have."""
         size = sum(map(len, texts))  # characters, of at least one byte each
-        if size <= self._context:
-            return -(-size // self._longest)
-        data = "".join(texts).encode(errors="replace")
-        return max(-(-len(data) // self._longest), -(-changes(data) // self._busiest))
+        least = -(-size // self._longest)
+        if size <= self._context or least > self._context:
+            return least
+        number = changed = 0
+        for text in texts:
+            for start in range(0, len(text), _BLOCK):
+                data = text[start : start + _BLOCK].encode(errors="replace")
+                number += len(data)
+                changed += changes(data) - 1
+                least = max(-(-number // self._longest), -(-(1 + changed) // self._busiest))
+                if least > self._context:
+                    return least
+        return least
 
     def check(self, texts: Sequence[str]) -> None:
         """On a worker, if they are long: `CapacityError` if they are too long, whatever else the prompt will hold."""

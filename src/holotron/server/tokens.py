@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 from holotron.errors import InputError
 from holotron.model.processor import Transcript
 from holotron.server.bodies import body_of
-from holotron.server.limits import check_chat, prompt_texts
+from holotron.server.limits import check_chat, letters, prompt_texts
 from holotron.server.openapi import takes
 from holotron.server.parameters import plain_messages, plain_tools, rendering_of
 from holotron.server.running import while_connected
@@ -51,24 +51,22 @@ async def tokenize(
         check_chat(service.settings.limits, request.messages, request.tools)
         messages = plain_messages(request.messages)
         await while_connected(http, service.cut_pictures(messages, caller))
-    texts = prompt_texts(request.messages)[0] if request.messages is not None else [request.prompt or ""]
+    size = letters(request.messages) if request.messages is not None else len(request.prompt or "")
 
     def work() -> dict[str, Any]:
-        loaded.gauge.check(texts)
         if request.messages is None:
-            ids = processor.encode_text(texts[0], control_tokens=True)
+            loaded.gauge.check([request.prompt or ""])
+            ids = processor.encode_text(request.prompt or "", control_tokens=True)
         else:
-            with processor.seen.by(caller.scope):
-                prompt = Transcript().next(
-                    processor, messages, plain_tools(request.tools), how.thinking, **how.variables
-                )
+            loaded.gauge.check(prompt_texts(request.messages)[0])
+            prompt = Transcript().next(processor, messages, plain_tools(request.tools), how.thinking, **how.variables)
             ids = prompt.ids
         counted = {"count": len(ids), "max_model_len": loaded.engine.context_limit, "tokens": ids}
         if request.return_token_strs:
             counted["token_strs"] = [processor.tokenizer.bytes_of(token).decode(errors="replace") for token in ids]
         return counted
 
-    return await _on_worker(http, service, work, sum(map(len, texts)) > PIECE)
+    return await _on_worker(http, service, work, size > PIECE)
 
 
 @router.post("/detokenize", openapi_extra=takes(DetokenizeRequest), response_model=Detokenized)
@@ -77,10 +75,10 @@ async def detokenize(
 ) -> dict[str, Any]:
     service: Service = http.app.state.service
     tokenizer = service.serving(request.model).processor.tokenizer
-    if wrong := [token for token in request.tokens if token >= tokenizer.vocab_size]:
-        raise InputError(f"{wrong[0]} is not a token id: they go from 0 to {tokenizer.vocab_size - 1}")
 
     def work() -> dict[str, Any]:
+        if (greatest := max(request.tokens, default=0)) >= tokenizer.vocab_size:
+            raise InputError(f"{greatest} is not a token id: they go from 0 to {tokenizer.vocab_size - 1}")
         return {"prompt": b"".join(map(tokenizer.bytes_of, request.tokens)).decode(errors="replace")}
 
     return await _on_worker(http, service, work, len(request.tokens) > PIECE)

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from holotron.engine import EngineStopped, Result, UnknownSession
 from holotron.errors import HolotronError
 from holotron.server.errors import ApiError
+from holotron.server.pictures import SentPicture
 from holotron.server.served import ServedSession, ServedSessions
 from holotron.server.wire import SessionFields
 
@@ -32,15 +34,22 @@ class TurnTransaction:
     made_here: bool  # opened or forked by this very request
     turns: int = 0  # that the session had before this one
     over: bool = False
+    pictures: Sequence[SentPicture] = ()  # that the turn brought
+
+    async def saved(self) -> None:
+        """After the commit, before the client hears of it: the turn survives this process."""
+        await self.sessions.saved(self.owner, self.session, self.pictures)
 
     def commit(self, result: Result) -> None:
         self.over = True
         self.session.replied(result)
+        self.session.answered(self.turns, self.made_here)
         self.session.release()
 
     def keep_prompt(self) -> None:
         """The turn waits for its reply."""
         self.over = True
+        self.session.answered(self.turns, self.made_here)
         self.session.release()
 
     async def undo(self) -> None:

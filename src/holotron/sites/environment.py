@@ -17,7 +17,7 @@ be done, ends in no other way. So nobody is asked to guess what "done" is called
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -33,9 +33,20 @@ from holotron.sites.server import SitesServer
 from holotron.sites.tasks import SUITE, find_template
 from holotron.types import Action, Answer, Observation, Restart, StepResult, Task
 
-# A new page in the old page's frame instead of a new frame for every page: a third less work for the browser. The other
-# name is Playwright's, whose own flag this one replaces.
-KEEP_FRAMES = "--enable-features=CDPScreenshotNewSurface,RenderDocument:level/crashed-frame"
+# A new page in the old page's frame instead of a new frame for every page: a third less work for the browser. This
+# replaces Playwright's own flag, which has every screenshot drawn on a surface of its own: a tenth more work, for pages
+# in several processes. These are in one, and are looked at when they have been drawn (`envs.settle`).
+KEEP_FRAMES = "--enable-features=RenderDocument:level/crashed-frame"
+
+# Pages of one's own need no walls between each other: one process for each context whatever site it shows (a new
+# process for every episode was a tenth of all work), and drawing in the browser's own process.
+FLAGS = (
+    RESOLVE_NOTHING,
+    KEEP_FRAMES,
+    "--disable-site-isolation-trials",
+    "--renderer-process-limit=1",
+    "--in-process-gpu",
+)
 
 # Parts of a task's `options`; see `Variation`.
 OPTIONS = ("split", "viewport", "language", "density")
@@ -71,17 +82,19 @@ class SitesPool:
         options: SessionOptions | None = None,
         server: EpisodeServer | None = None,
         make: MakeEpisode | None = None,
+        flags: Sequence[str] = (),
     ) -> None:
-        """`server` and `make`: what serves episodes and how a task becomes one, for applications by others."""
-        alone = options is not None and options.rules is not None  # requests are held for a whole browser
+        """`server` and `make`: what serves episodes and how a task becomes one, for applications by others. `flags`:
+        more of them for the browser."""
+        self._options = options or SessionOptions()
+        alone = self._options.held
         browsers = sessions if alone else max(1, min(browsers, sessions))
         self._browsers = BrowserPool(
             browsers=browsers,
             contexts_per_browser=1 if alone else -(-sessions // browsers) + 1,
             headless=headless,
-            flags=[RESOLVE_NOTHING, KEEP_FRAMES],
+            flags=[*FLAGS, *self._options.flags, *flags],
         )
-        self._options = options or SessionOptions()
         self._places = asyncio.Semaphore(sessions)
         self._free: list[SitesEnvironment] = []  # with browser contexts to go on in
         self.server: EpisodeServer = server or SitesServer()
@@ -91,6 +104,9 @@ class SitesPool:
         await self._places.acquire()
         if self._free:
             return self._free.pop()
+        return self.new_environment()
+
+    def new_environment(self) -> SitesEnvironment:
         return SitesEnvironment(self._browsers, self._options, self.server, self._make)
 
     async def release(self, environment: SitesEnvironment, *, broken: bool = False) -> None:
@@ -140,22 +156,25 @@ class SitesEnvironment:
         episode = await asyncio.to_thread(self._make, task)  # takes a while, and others are at work
         self.end_episode()
         self._episode, self._key, self._end = episode, self._server.open(episode), None
-        width, height = episode.variation.size
-        display = self._options.display
-        # Nothing here depends on the browser's own language: episodes of all languages can use one context.
-        options = replace(
-            self._options,
-            display=replace(display, width=width, height=height, scale=display.scale * episode.variation.scale),
-            network=NetworkPolicy(allow=(episode.host,), upstream=f"http://127.0.0.1:{self._server.port}"),
-            headers=self._server.headers(self._key),
-            typed=0,  # these pages do not listen to keys, and drawing every letter is most of what typing costs
-        )
+        options = self.session_options(episode)
         if self._web is None:
             self._web = WebEnvironment(self._browsers, options, keep=True)
             if self._ask is not None:
                 self._web.ask_first(self._ask)
         self._web.use(options)
         return await self._web.reset(replace(task, goal=episode.goal, start_url=episode.url))
+
+    def session_options(self, episode: Any) -> SessionOptions:
+        width, height = episode.variation.size
+        display = self._options.display
+        # Nothing here depends on the browser's own language: episodes of all languages can use one context.
+        return replace(
+            self._options,
+            display=replace(display, width=width, height=height, scale=display.scale * episode.variation.scale),
+            network=NetworkPolicy(allow=(episode.host,), upstream=f"http://127.0.0.1:{self._server.port}"),
+            headers=self._server.headers(self._key),
+            typed=0,  # these pages do not listen to keys, and drawing every letter is most of what typing costs
+        )
 
     async def observe(self) -> Observation:
         return await self._open.observe()
@@ -166,21 +185,27 @@ class SitesEnvironment:
             return replace(self._end, observation=observation)
         if isinstance(action, Restart):
             return StepResult(await self.reset(self.task))
-        result = await self._open.step(action)
+        result = self.judged(action, await self._open.step(action))
+        if result.done:
+            self._end = result
+        return result
+
+    def judged(self, action: Action, result: StepResult) -> StepResult:
+        """What came of an action, with how the task stands."""
         verdict = self.episode.verdict(action.content if isinstance(action, Answer) else None)
         done = verdict.final or result.done
         info = {**result.info, "reason": verdict.reason, "partial": verdict.partial}
         success = verdict.success if done else None
-        result = replace(result, reward=float(verdict.success), done=done, success=success, info=info)
-        if result.done:
-            self._end = result
-        return result
+        return replace(result, reward=float(verdict.success), done=done, success=success, info=info)
 
     def ask_first(self, ask: Approver) -> None:
         """Ask this before anything happens that changes the world; needs `SessionOptions.rules`."""
         self._ask = ask
         if self._web is not None:
             self._web.ask_first(ask)
+
+    async def private_field(self) -> bool:
+        return await self._open.private_field()
 
     async def close(self) -> None:
         web, self._web = self._web, None

@@ -17,12 +17,13 @@ from holotron.sites.checks import Verdict, judge
 from holotron.sites.http import HttpRequest, HttpResponse
 from holotron.sites.state import Change, State
 from holotron.sites.style import stylesheet
-from holotron.sites.tasks import Assignment, Brief, TaskTemplate
+from holotron.sites.tasks import Assignment, Brief, TaskTemplate, Unsuitable
 from holotron.sites.variation import Split, Variation, generator
 from holotron.sites.web import BrowserSession, NotFound, SignInFirst, Visit
 from holotron.sites.words import Words
 
 SESSION_COOKIE = "session"
+MOST_DRAWS = 50
 
 
 class SiteEpisode:
@@ -34,11 +35,7 @@ class SiteEpisode:
         drawn = Variation.draw(template.name, seed, split, **fixed)
         self.brand, self.host = generator(template.name, seed, "brand").choice(self.app.brands)
         self.words = Words(drawn.language, self.app.words)
-        self.state = State(self.app.schema)
-        self.app.fill(Brief(generator(template.name, seed, "data"), self.state, self.words, drawn))
-        brief = Brief(generator(template.name, seed, "task"), self.state, self.words, drawn)
-        self.assignment: Assignment = template.make(brief)
-        self.variation = brief.variation  # the task may have asked for trouble
+        self.state, self.assignment, self.variation = self._draw(drawn)
         self.state.mark()
         self.memory: dict[str, Any] = {}  # the solver's
         self.pages = 0  # opened so far
@@ -46,6 +43,22 @@ class SiteEpisode:
         self._expired = False
         self._prepared: set[str] = set()  # slow addresses that have been asked for
         self._judged: tuple[int, str | None, Verdict] | None = None
+
+    def _draw(self, drawn: Variation) -> tuple[State, Assignment, Variation]:
+        """The data and what is asked about them; other data where the first have nothing to ask for."""
+        key = (self.template.name, self.seed)
+        for draw in range(MOST_DRAWS):
+            salt = (draw,) if draw else ()
+            state = State(self.app.schema)
+            self.app.fill(Brief(generator(*key, "data", *salt), state, self.words, drawn))
+            brief = Brief(generator(*key, "task", *salt), state, self.words, drawn)
+            try:
+                assignment = self.template.make(brief)
+            except Unsuitable:
+                state.close()
+            else:
+                return state, assignment, brief.variation  # the task may have asked for trouble
+        raise RuntimeError(f"{self.template.name} found nothing to ask for in {MOST_DRAWS} sets of data.")
 
     @property
     def css(self) -> str:

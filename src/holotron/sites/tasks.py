@@ -43,6 +43,10 @@ Length = Literal["short", "medium", "long"]
 STEPS: dict[Length, tuple[int, int]] = {"short": (2, 5), "medium": (6, 15), "long": (16, 40)}
 
 
+class Unsuitable(Exception):
+    """The data that were drawn hold nothing that this task could ask for."""
+
+
 @dataclass(slots=True)
 class Brief:
     """What a template has to work with: chance, the filled database, the app's words, and the variation drawn."""
@@ -53,12 +57,18 @@ class Brief:
     variation: Variation
 
     def choose(self, sql: str, *values: Any) -> Row:
-        """One of the rows."""
-        return self.dice.choice(self.state.all(sql, *values))
+        """One of the rows; where there is none, the episode draws other data."""
+        rows = self.state.all(sql, *values)
+        if not rows:
+            raise Unsuitable(sql)
+        return self.dice.choice(rows)
 
     def some(self, count: int, sql: str, *values: Any) -> list[Row]:
         """Several different rows."""
-        return self.dice.sample(self.state.all(sql, *values), count)
+        rows = self.state.all(sql, *values)
+        if len(rows) < count:
+            raise Unsuitable(sql)
+        return self.dice.sample(rows, count)
 
     def say(self, *phrasings: str, **fields: Any) -> str:
         """One of several ways to ask for the same thing."""

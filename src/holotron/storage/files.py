@@ -1,8 +1,8 @@
-"""Every call of the store to the file system: files that are whole or absent, files that only grow, folder locks.
+"""Every call of the store to the file system: files that are whole or absent, files that only grow. (Locks: `locks`.)
 
-The rest of `storage` reaches disks through this module alone, so a shared folder or an object store (fsspec) would be
-put below these functions and nowhere else. Whole files, listing and reading are what such stores offer too; appends
-with fsync (`AppendFile`) and `lock_folder` are not, so journal and lock would stay on a local disk.
+Everybody who keeps runs reaches disks through this module alone. A path may also be the address of an object store
+(`s3://bucket/run`, see `objects`): the same functions, with the same promises. There, files that grow are folders of
+parts, and the lock is a lease that has to be renewed (`leases`).
 
 What the file system refuses is one sentence (`StorageError`): what happened, where, what to do.
 """
@@ -10,21 +10,21 @@ What the file system refuses is one sentence (`StorageError`): what happened, wh
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import re
 import shutil
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, Protocol
 
-from holotron.errors import ConfigError, InputError, StorageError
+from holotron.errors import InputError, StorageError
+from holotron.storage.objects import Objects, is_remote, shown
 
 TEMPORARY = ".tmp"
-LOCK = ".lock"
 
 _WHY = {
     errno.ENOSPC: ("the disk is full", "Free some space"),
@@ -36,6 +36,8 @@ _WHY = {
     errno.EIO: ("the disk fails (input/output error)", "Check the disk"),
     errno.ENOTDIR: ("a part of the path is a file, not a folder", "Name another path"),
     errno.ENAMETOOLONG: ("the path is too long", "Name another path"),
+    errno.ENOLCK: ("its file system keeps no locks", "Mount it with locks (NFS 4, Lustre -o flock)"),
+    errno.EOPNOTSUPP: ("its file system cannot do that", "Use another one, or an object store (s3://...)"),
     errno.EMFILE: ("the process has too many files open", "Raise the limit (ulimit -n)"),
 }
 
@@ -77,7 +79,7 @@ class Damaged(InputError):
 
 
 @contextmanager
-def _writing(path: Path) -> Iterator[None]:
+def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -99,31 +101,45 @@ def _reading(path: Path) -> Iterator[None]:
 
 def read_file(path: Path) -> bytes:
     """FileNotFoundError if it is not there; what else goes wrong is a StorageError."""
+    if is_remote(path):
+        return Objects(path).read()
     with _reading(path):
         return path.read_bytes()
 
 
 def exists(path: Path) -> bool:
+    if is_remote(path):
+        return Objects(path).exists()
     with _reading(path):
         return path.exists()
 
 
+def is_folder(path: Path) -> bool:
+    return bool(Objects(path).entries()) if is_remote(path) else path.is_dir()
+
+
 def entries(folder: Path) -> list[str]:
     """Names of what is in a folder."""
+    if is_remote(folder):
+        return Objects(folder).entries()
     with _reading(folder):
         return sorted(os.listdir(folder))
 
 
 def numbered_files(folder: Path, suffix: str) -> list[int]:
     """The numbers of files such as 000007.parquet in a folder that may be missing."""
-    return sorted(int(path.stem) for path in folder.glob(f"*{suffix}") if path.stem.isdigit())
+    names = Objects(folder).entries() if is_remote(folder) else [path.name for path in folder.glob(f"*{suffix}")]
+    stems = [name.removesuffix(suffix) for name in names if name.endswith(suffix)]
+    return sorted(int(stem) for stem in stems if stem.isdigit())
 
 
 # ------------------------------------------------------------------------------------------------------------- writing
 
 
 def make_folder(folder: Path) -> None:
-    with _writing(folder):
+    if is_remote(folder):
+        return  # there are none, only names with slashes
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
 
 
@@ -138,12 +154,12 @@ class NewFile:
     def __init__(self, path: Path, *, durable: bool = False, private: bool = False) -> None:
         self._path, self._durable = path, durable
         self._temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}{TEMPORARY}")
-        with _writing(path):
+        with writing(path):
             mode = 0o600 if private else 0o666
             self._file = os.fdopen(os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb")
 
     def write(self, data: bytes) -> None:
-        with _writing(self._path):
+        with writing(self._path):
             self._file.write(data)
 
     def __enter__(self) -> NewFile:
@@ -152,7 +168,7 @@ class NewFile:
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         try:
             if kind is None:
-                with _writing(self._path):
+                with writing(self._path):
                     self._complete()
         finally:
             with suppress(OSError):  # where it is complete, there is nothing to remove
@@ -171,6 +187,9 @@ class NewFile:
 
 
 def replace_file(path: Path, data: bytes, *, durable: bool = False, private: bool = False) -> None:
+    if is_remote(path):
+        Objects(path).write(data)
+        return
     with NewFile(path, durable=durable, private=private) as file:
         file.write(data)
 
@@ -181,24 +200,56 @@ def replace_json(path: Path, value: Any) -> None:
 
 def append_line(path: Path, line: bytes) -> None:
     """Add a line to a log that nothing depends on: a crash may tear or lose the last one."""
-    with _writing(path), path.open("ab") as file:
+    if is_remote(path):
+        Objects(path / f"{time.time_ns()}-{uuid.uuid4().hex[:8]}").write(line + b"\n")
+        return
+    with writing(path), path.open("ab") as file:
         file.write(line + b"\n")
 
 
-class AppendFile:
+class Growing(Protocol):
     """A new file that only grows. What was appended survives a power cut; what could not be leaves no trace."""
+
+    def append(self, data: bytes) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def growing_file(path: Path) -> Growing:
+    return _Parts(path) if is_remote(path) else AppendFile(path)
+
+
+class _Parts:
+    """In an object store: every piece an object of its own."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._count = 0
+
+    def append(self, data: bytes) -> None:
+        part = self._path / f"{self._count:09d}"
+        if not Objects(part).create(data):
+            raise StorageError(f"{shown(part)} is there already: another process writes to the same folder")
+        self._count += 1
+
+    def close(self) -> None:
+        pass
+
+
+class AppendFile:
+    """On a disk."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._length = 0
         self._torn = False
         make_folder(path.parent)
-        with _writing(path):
+        with writing(path):
             self._file = path.open("xb", buffering=0)
             _sync_folder(path.parent)
 
     def append(self, data: bytes) -> None:
-        with _writing(self._path):
+        with writing(self._path):
             if self._torn:
                 self._cut()
             self._torn = True
@@ -225,24 +276,36 @@ class AppendFile:
 
 def remove_file(path: Path) -> None:
     """Remove a file that may be gone already."""
-    with _writing(path):
+    if is_remote(path):
+        Objects(path).remove()
+        return
+    with writing(path):
         path.unlink(missing_ok=True)
 
 
 def move_file(path: Path, to: Path) -> None:
+    if is_remote(path):
+        copy_file(path, to)
+        remove_file(path)
+        return
     make_folder(to.parent)
-    with _writing(to):
+    with writing(to):
         path.replace(to)
 
 
 def copy_file(path: Path, to: Path) -> None:
+    if is_remote(path):
+        Objects(to).write(Objects(path).read())
+        return
     make_folder(to.parent)
-    with _writing(to):
+    with writing(to):
         shutil.copy2(path, to)
 
 
 def sweep_temporaries(folder: Path) -> None:
     """Remove what a killed writer left behind."""
+    if is_remote(folder):
+        return  # an object comes into being whole
     for path in folder.glob(f"*{TEMPORARY}"):
         remove_file(path)
 
@@ -257,25 +320,3 @@ def _sync_folder(folder: Path) -> None:
             raise
     finally:
         os.close(descriptor)
-
-
-# -------------------------------------------------------------------------------------------------------------- locks
-
-
-def lock_folder(folder: Path) -> IO[str]:
-    """A lock that the system releases when the process dies, however it dies; close it to give it back."""
-    path = folder / LOCK
-    with _writing(path):
-        file = path.open("a+")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.close()
-            raise ConfigError(f"another process is writing to {folder}; wait for it or choose another folder") from None
-        except BaseException:
-            file.close()
-            raise
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-    return file

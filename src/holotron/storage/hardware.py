@@ -12,7 +12,7 @@ from typing import Any
 def describe_hardware() -> dict[str, Any]:
     """Processor, cores that this process may use, memory, and GPUs if torch is there to ask (it is not imported for
     this: a run that has not needed it has not used one)."""
-    return {"cpu": _processor(), "cores": _cores(), "memory_gb": _memory_gb(), "gpus": _gpus()}
+    return {"cpu": _processor(), "cores": cores(), "memory_gb": _memory_gb(), "gpus": _gpus()}
 
 
 def _processor() -> str:
@@ -24,7 +24,8 @@ def _processor() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
-def _cores() -> int | None:
+def cores() -> int | None:
+    """That this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 

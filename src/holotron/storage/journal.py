@@ -12,7 +12,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from holotron.storage.files import AppendFile, Damaged, numbered_files, read_file
+from holotron.storage.files import Damaged, growing_file, numbered_files, read_file
 from holotron.storage.tables import Record, Row
 
 JOURNAL = "journal"
@@ -63,7 +63,7 @@ class Segment:
     def __init__(self, folder: Path, number: int) -> None:
         self.number = number
         self.records: list[Record] = []
-        self._file = AppendFile(segment_path(folder, number))
+        self._file = growing_file(segment_path(folder, number))
 
     def append(self, row: Row, parts: list[Row]) -> None:
         self._file.append(to_line(row, parts))

@@ -17,7 +17,7 @@ from typing import Any
 
 import holotron
 from holotron.errors import ConfigError, InputError
-from holotron.storage.files import LOCK, entries, exists, make_folder, read_file, replace_json
+from holotron.storage.files import entries, exists, make_folder, read_file, replace_json
 from holotron.storage.hardware import describe_hardware
 
 MANIFEST = "manifest.json"
@@ -93,7 +93,7 @@ def agree(folder: Path, wanted: Mapping[str, Any], *, equal: Sequence[str] = ("c
     wanted = json.loads(json.dumps(wanted))
     if not exists(folder / MANIFEST):
         make_folder(folder)
-        if any(name != LOCK for name in entries(folder)):
+        if any(not name.startswith(".") for name in entries(folder)):  # a lock, the address of a live page
             raise ConfigError(
                 f"{folder} is not empty and not a run directory: it has no {MANIFEST}. Choose another folder."
             )

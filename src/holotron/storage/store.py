@@ -23,7 +23,6 @@ from typing import Any, Generic, TypeVar
 from holotron.errors import InputError
 from holotron.storage.files import (
     Damaged,
-    lock_folder,
     make_folder,
     read_file,
     remove_file,
@@ -31,6 +30,7 @@ from holotron.storage.files import (
     sweep_temporaries,
 )
 from holotron.storage.journal import JOURNAL, Segment, read_segment, segment_numbers, segment_path
+from holotron.storage.locks import lock_folder
 from holotron.storage.manifest import MANIFEST, agree
 from holotron.storage.shards import (
     drop_records,
@@ -90,6 +90,7 @@ class ShardedStore(Generic[T]):
         with self._one_at_a_time:
             if self._lock.closed:
                 raise InputError(f"{self.folder} is closed: {id} comes too late")
+            self._lock.check()
             if id in self.finished:
                 raise InputError(f"{id} is already on record in {self.folder}")
             if self._segment is None:
@@ -145,17 +146,22 @@ class ShardedStore(Generic[T]):
         sweep_temporaries(self.folder / JOURNAL)
         in_place = set(shard_numbers(self.folder, self._tables.head))
         for number in segment_numbers(self.folder):
-            if number in in_place and self._is_sound(
-                number
-            ):  # killed between the shard's coming and the segment's going
+            if number in in_place and self._is_sound(number):  # killed before the segment went
                 remove_file(segment_path(self.folder, number))
             else:
-                self._commit(number, read_segment(self.folder, number))
+                self._commit(number, self._new(read_segment(self.folder, number), in_place - {number}))
         try:
             begun = json.loads(read_file(self.folder / JOURNAL / FORGET))
         except FileNotFoundError:
             return
         self._forget(frozenset(begun))
+
+    def _new(self, records: list[Record], shards: set[int]) -> list[Record]:
+        """Without those that are in a shard already: a writer that was slow to see that it had been taken over may have
+        left one that was made again meanwhile."""
+        id = self._tables.head.id
+        known = {row[id] for number in shards for row, _ in read_shard(self.folder, self._tables, number, parts=False)}
+        return [record for record in records if record[0][id] not in known]
 
     def _is_sound(self, number: int) -> bool:
         try:

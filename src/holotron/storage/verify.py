@@ -21,13 +21,13 @@ from holotron.storage.files import (
     Damaged,
     copy_file,
     exists,
-    lock_folder,
     make_folder,
     move_file,
     replace_file,
     replace_json,
 )
 from holotron.storage.journal import scan_segment, segment_numbers, segment_path, to_line
+from holotron.storage.locks import lock_folder
 from holotron.storage.manifest import MANIFEST, read_manifest
 from holotron.storage.shards import drop_records, read_table, shard_numbers, shard_path
 from holotron.storage.tables import Record, Row, Table, Tables

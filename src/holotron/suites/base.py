@@ -98,16 +98,17 @@ NAVIGATION = {
     "online-mind2web": "online_mind2web",
     "webgames": "webgames",
 }  # name -> module in suites/navigation
-HELD_OUT = ("trac", "oscar")  # transfer sets, by name: what was recorded there is known by it wherever it went
+TRANSFER = ("trac", "oscar")
+HELD_OUT = (*TRANSFER, "injection")  # by name: what was recorded there is known by it wherever it went
 
 suites: Registry[SuiteFactory] = Registry(
     "suite",
     "holotron.suites",
     {
         name: f"holotron.suites.{name}"
-        for name in ("miniwob", "web", "painted", "asked", "sites", "recall", "gymnasium", "verifiers")
+        for name in ("miniwob", "web", "painted", "asked", "sites", "recall", "injection", "gymnasium", "verifiers")
     }
-    | dict.fromkeys(HELD_OUT, "holotron.suites.transfer")
+    | dict.fromkeys(TRANSFER, "holotron.suites.transfer")
     | dict.fromkeys(GROUNDING, "holotron.suites.grounding.play")
     | {name: f"holotron.suites.navigation.{module}" for name, module in NAVIGATION.items()},
 )

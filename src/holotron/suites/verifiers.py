@@ -38,7 +38,11 @@ SUCCESS = ("success", "is_success", "solved")
 
 @suites.register("verifiers")
 def verifiers_suite(request: SuiteRequest) -> Suite:
-    """Any verifiers environment, in a process of its own: holotron eval verifiers:NAME"""
+    """Any verifiers environment, in a process of its own: holotron eval verifiers:NAME
+
+    Needs: an environment with verifiers 0.4 and the package NAME; HOLOTRON_VERIFIERS_PYTHON names its Python.
+    Takes: as long as the environment and your policy take.
+    """
     name, settings = _parsed(request.argument)
     request.view.refuse(("width", "height", "scale", "crop", "format"), "verifiers environments draw themselves")
     threshold = float(settings.pop("threshold", 1.0))

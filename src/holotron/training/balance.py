@@ -11,22 +11,35 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from holotron.errors import ConfigError
-from holotron.training.distributed import Ranks
+from holotron.training.distributed import Ranks, reshard
 from holotron.training.learner import Learner
 from holotron.training.optimiser import Optimiser
 
+_NORM, _TABLE = "model.mlp1.0.weight", "model.language_model.backbone.embeddings.weight"
+
 
 @torch.no_grad()
-def balance(learner: Learner, optimiser: Optimiser, pixels_n3HW: Tensor, where: Ranks) -> None:
+def balance(learner: Learner, optimiser: Optimiser, pixels_n3HW: Tensor | None, where: Ranks) -> None:
+    """By the pictures of the first rank's first batch, however many ranks there are; the others look with it."""
     model = learner.model
     if not isinstance(model.mlp1, nn.Sequential):
         raise ConfigError("model.balance is for models with a RADIO tower and its projector")
-    _, rows = learner.see(pixels_n3HW)
-    rows_size = (where.sum(rows.float().square().mean()) / where.count).sqrt()
-    table = model.language_model.backbone.embeddings.weight
-    for parameter, size in ((model.mlp1[0].weight, rows_size.sqrt()), (table, table.float().square().mean().sqrt())):
-        (name,) = (name for name, own in optimiser.parameters.items() if own is parameter)
-        optimiser.originals[name].div_(size)
+    if not {_NORM, _TABLE} <= optimiser.parameters.keys():
+        raise ConfigError("model.balance scales the projector and the embeddings: let both learn (model.learn)")
+    if pixels_n3HW is None:
+        side = model.config.image.tile_size
+        pixels_n3HW = torch.zeros(1, 3, side, side, device=model.device, dtype=model.dtype)
+    seen = learner.rows_of(pixels_n3HW).float().square().mean()
+    rows_size = where.sum(seen if where.first else torch.zeros_like(seen)).sqrt()
+    reshard(learner)
+    optimiser.originals[_NORM].div_(rows_size.sqrt())
+    optimiser.originals[_TABLE].div_(_size(optimiser.parameters[_TABLE]))
     optimiser.restored()
+
+
+def _size(table: Tensor) -> Tensor:
+    whole = table.full_tensor() if isinstance(table, DTensor) else table
+    return whole.float().square().mean().sqrt()

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from holotron.errors import InputError
+from holotron.kernels.shared import Shared
 from holotron.model.config import ModelConfig
 from holotron.model.positions import Shown, packed_shifts, stretches
 from holotron.training.recipe import BatchPart
@@ -31,7 +32,7 @@ from holotron.training.samples import NOWHERE, Sample, Sizes, TokenSequence, joi
 UNKNOWN = -100  # torch's mark for a label that does not count
 _PATIENCE = 100  # samples that no batch can hold, one after the other, before a run gives up
 
-Stream = Callable[[int], Iterator[Sample]]  # the samples of this rank, from a given number on
+Stream = Callable[[int], Iterator[Sample]]  # the samples of a lane, from a given number on
 
 
 class Pointing(NamedTuple):
@@ -62,6 +63,7 @@ class Batch:
     samples: int
     shift_3T: Tensor | None = None  # of a model whose positions have three axes, see `model.positions`
     sizes: Sizes = None  # of the tiles, where they differ
+    shared: Shared | None = None  # sequences begin alike, and T are the different tokens alone; see `rl.sharing`
 
     @property
     def tokens(self) -> int:
@@ -164,7 +166,8 @@ def _questions(
 
 
 class Batches:
-    """The batches of one rank, step after step. `position`, the samples used up so far, is all there is to save."""
+    """The batches of one lane, one a step; see `lanes`. `position`, the samples used up so far, is all there is to
+    save."""
 
     def __init__(
         self,
@@ -174,7 +177,8 @@ class Batches:
         config: ModelConfig,
         device: torch.device,
         seed: int,
-        rank: int = 0,
+        lane: int = 0,
+        lanes: int = 1,
         known: int | None = None,
     ) -> None:
         """`known`: how many samples there are for one pass, if not endlessly many. Without `batch.samples` no more of
@@ -184,7 +188,8 @@ class Batches:
         self._most = recipe.samples or known  # samples in a batch
         self._config = config
         self._device = device
-        self._seed = (seed, rank)
+        self._seed = (seed, lane)
+        self._replay = -(-recipe.replay // lanes)  # the lanes hold the buffer together
         self.position = 0
         self.skipped = 0
         self._refused = 0  # in a row
@@ -198,12 +203,10 @@ class Batches:
         self._samples, self._waiting = None, None
         self._buffer.clear()
 
-    def step(self, step: int) -> list[Batch]:
-        """The forward passes of one step."""
+    def step(self, step: int) -> Batch:
+        """The forward pass of one step."""
         rng = np.random.default_rng([*self._seed, 3, step])
-        if self._recipe.reuse > 1:
-            return [self._replayed(rng) for _ in range(self._recipe.accumulate)]
-        return [self._fresh(rng) for _ in range(self._recipe.accumulate)]
+        return self._replayed(rng) if self._recipe.reuse > 1 else self._fresh(rng)
 
     # ------------------------------------------------------------------------------------------------------ in order
 
@@ -256,12 +259,12 @@ class Batches:
         size = self._recipe.samples
         assert size is not None  # the recipe checks
         if self._samples is None:  # the start, or a resumed run: make again what the buffer held
-            kept = min(self.position, self._recipe.replay)
+            kept = min(self.position, self._replay)
             self._samples = self._open(self.position - kept)
             self._buffer.extend(next(self._samples) for _ in range(kept))
         fresh = size if self.position == 0 else max(1, round(size / self._recipe.reuse))
         self._buffer.extend(next(self._samples) for _ in range(fresh))
-        del self._buffer[: -self._recipe.replay]
+        del self._buffer[: -self._replay]
         self.position += fresh
         places = rng.choice(len(self._buffer), size, replace=len(self._buffer) < size)
         taken = [self._buffer[place] for place in places]

@@ -1,24 +1,32 @@
 """Checkpoints of a running training: whole or absent, and enough to go on as if nothing had happened.
 
     checkpoints/step-00001200/
-        state.json              step, samples used up by each rank, tokens seen, seconds spent
-        rank-0.safetensors      what the optimiser holds: fp32 weights and both moments; one file per rank
+        state.json              step, samples used up by each lane, tokens seen, seconds spent
+        shard-*.safetensors     what the optimiser holds: fp32 weights and both moments; each rank writes its own parts
 
 Everything else (learning rate, order of the data, augmentations) is a function of the recipe and the step. A checkpoint
 is written under another name and moved into place, so a kill at any moment leaves the last one intact.
+
+The files are those of torch's distributed checkpoints, in safetensors: each says which part of a tensor it holds, so
+any number of ranks can read what any other number has written. All ranks need the same folder.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
+import torch.distributed.checkpoint as dcp
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from torch import Tensor
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
 from holotron.errors import CheckpointError
 from holotron.training.distributed import Ranks
@@ -35,7 +43,7 @@ class TrainingProgress:
     learnt: int = 0  # tokens that carried loss
     pictures: int = 0  # tiles encoded
     samples: int = 0
-    positions: list[int] = field(default_factory=lambda: [0])  # of each rank's data
+    positions: list[int] = field(default_factory=lambda: [0])  # of each lane's data
     more: dict[str, Any] = field(default_factory=dict)  # what else a kind of training has to remember, as JSON
 
 
@@ -46,8 +54,10 @@ class Checkpoints:
         self._ranks = ranks
 
     def latest(self) -> Path | None:
+        """The same for every rank, also while another process tidies up."""
         found = sorted(self._folder.glob("step-*"))
-        return found[-1] if found else None
+        name = self._ranks.told(found[-1].name if found else "")
+        return self._folder / name if name else None
 
     def save(self, progress: TrainingProgress, optimiser: Optimiser) -> Path:
         final = self._folder / f"step-{progress.step:08d}"
@@ -56,9 +66,11 @@ class Checkpoints:
             shutil.rmtree(draft, ignore_errors=True)
             draft.mkdir(parents=True)
         self._ranks.barrier()
-        tensors = {name: tensor.detach().cpu() for name, tensor in optimiser.state().items()}
-        save_file(tensors, draft / self._file)
-        self._ranks.barrier()
+        if not draft.is_dir():
+            raise CheckpointError(f"rank {self._ranks.rank} does not see {draft}: all ranks need the same folder")
+        writer = dcp.HuggingFaceStorageWriter(str(draft), save_distributed=True)
+        with self._together() as how:
+            dcp.save(optimiser.state(), storage_writer=writer, **how)
         if self._ranks.first:
             (draft / "state.json").write_text(json.dumps(asdict(progress), indent=2) + "\n")
             shutil.rmtree(final, ignore_errors=True)
@@ -69,27 +81,30 @@ class Checkpoints:
         return final
 
     def load(self, path: Path, optimiser: Optimiser) -> TrainingProgress:
+        mine = optimiser.state()
         try:
             progress = TrainingProgress(**json.loads((path / "state.json").read_text()))
-            if len(progress.positions) != self._ranks.count:
-                raise CheckpointError(
-                    f"{path} was written by {len(progress.positions)} ranks and there are {self._ranks.count} now; an "
-                    "exact resume needs the same number. To go on with another, start a new run from its export"
-                )
-            tensors = load_file(path / self._file)
-        except (OSError, ValueError, TypeError, SafetensorError) as error:
+            reader = dcp.HuggingFaceStorageReader(str(path))
+            found = reader.read_metadata().state_dict_metadata
+            shapes = {name: tuple(it.size) for name, it in found.items() if isinstance(it, TensorStorageMetadata)}
+            _check(path, mine, shapes)
+            with self._together() as how:
+                dcp.load(mine, storage_reader=reader, **how)
+        except (OSError, ValueError, TypeError, KeyError, SafetensorError, CheckpointException) as error:
             raise CheckpointError(f"{path} cannot be read: {error}") from error
-        mine = optimiser.state()
-        if wrong := sorted(mine.keys() ^ tensors.keys()):
-            raise CheckpointError(f"{path} is of another model or recipe: {wrong[0]} and {len(wrong) - 1} more differ")
-        with torch.no_grad():
-            for name, tensor in mine.items():
-                if tensor.shape != tensors[name].shape:
-                    raise CheckpointError(f"{path}: {name} has another shape")
-                tensor.copy_(tensors[name])
         optimiser.restored()
         return progress
 
-    @property
-    def _file(self) -> str:
-        return f"rank-{self._ranks.rank}.safetensors"
+    @contextmanager
+    def _together(self) -> Iterator[dict[str, Any]]:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="torch.distributed is disabled")  # one rank needs no others
+            yield {"process_group": self._ranks.control, "no_dist": not self._ranks.several}
+
+
+def _check(path: Path, mine: dict[str, Tensor], shapes: dict[str, tuple[int, ...]]) -> None:
+    if wrong := sorted(mine.keys() ^ shapes.keys()):
+        raise CheckpointError(f"{path} is of another model or recipe: {wrong[0]} and {len(wrong) - 1} more differ")
+    for name, tensor in mine.items():
+        if tuple(tensor.shape) != shapes[name]:
+            raise CheckpointError(f"{path}: {name} has another shape")

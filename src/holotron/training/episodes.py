@@ -178,7 +178,8 @@ def _agreed(
 def _turn(index: int, step: RecordedStep, size: tuple[int, int]) -> Turn:
     name = _name(step.frame)
     observation = Observation(name, "image/png", size, step.viewport)
-    return Turn(index, observation, Image(name, "image/png", size), Screen(size, step.viewport))
+    image, screen = Image(name, "image/png", size), Screen(size, step.viewport)
+    return Turn(index, observation, image, screen, instruction=step.instruction)
 
 
 def _name(frame: int | str) -> bytes:

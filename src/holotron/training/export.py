@@ -20,6 +20,7 @@ from holotron.model.weights import save_checkpoint
 from holotron.model.weights.card import ModelCard
 from holotron.training import lora
 from holotron.training.loading import DTYPES, HEADS
+from holotron.training.optimiser import like
 from holotron.training.recipe import CommonRecipe
 
 if TYPE_CHECKING:
@@ -63,17 +64,10 @@ def _whole_state(run: TrainingLoop[Any]) -> dict[str, Tensor]:
     """Every tensor in full, on the CPU: the fp32 original where there is one."""
     state: dict[str, Tensor] = {}
     for name, tensor in run.learner.state_dict(keep_vars=True).items():
-        value = tensor.detach()
-        if (original := run.optimiser.originals.get(name)) is not None:
-            value = original.detach()
-        if isinstance(tensor, DTensor):
-            if original is None:
-                value = tensor.full_tensor()
-            else:
-                sharded = DTensor.from_local(
-                    value, tensor.device_mesh, tensor.placements, shape=tensor.shape, stride=tensor.stride()
-                )
-                value = sharded.full_tensor()
+        original = run.optimiser.originals.get(name)
+        value = tensor.detach() if original is None else like(tensor, original.detach())
+        if isinstance(value, DTensor):
+            value = value.full_tensor()
         if run.where.first:
             state[name] = value.cpu()
     return state

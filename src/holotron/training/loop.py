@@ -57,7 +57,7 @@ class TrainingLoop(ABC, Generic[R]):
         shard(self.learner, where)
         self.optimiser = Optimiser(self.learner.named_parameters(), recipe.optimiser)
         self.checkpoints = Checkpoints(out / "checkpoints", recipe.save.keep, where)
-        self.progress = TrainingProgress(positions=[0] * where.count)
+        self.progress = TrainingProgress()
         if (latest := self.checkpoints.latest()) is not None:
             self.progress = self.checkpoints.load(latest, self.optimiser)
         self.curves = Curves(
@@ -189,7 +189,7 @@ class TrainingLoop(ABC, Generic[R]):
 
 
 def claim_folder(recipe: CommonRecipe, out: Path, where: Ranks) -> None:
-    """A folder belongs to one recipe. Its end may be moved; anything else would break the curve."""
+    """A folder belongs to one recipe; see `same_run`. Anything else would break the curve."""
     if where.first:
         path = out / "recipe.json"
         if path.exists():
@@ -197,7 +197,7 @@ def claim_folder(recipe: CommonRecipe, out: Path, where: Ranks) -> None:
                 before = type(recipe).model_validate_json(path.read_text())
             except ValidationError:  # of another kind of training, or of a version that knew other settings
                 before = None
-            if before is None or before.model_copy(update={"schedule": recipe.schedule}) != recipe:
+            if before is None or not before.same_run(recipe):
                 raise ConfigError(f"{out} holds a run of another recipe ({path}); choose another folder")
         else:
             out.mkdir(parents=True, exist_ok=True)

@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from holotron.errors import ConfigError, MissingDependency
+from holotron.model.adapters import merge_adapter
 from holotron.training.learner import Learner
 from holotron.training.recipe import LoraPart
 
@@ -64,8 +65,7 @@ def merged(state: dict[str, Tensor], recipe: LoraPart) -> dict[str, Tensor]:
         if _BASE.search(name) and name.endswith(".weight"):
             stem = name.removesuffix(".base_layer.weight")
             down, up = state[f"{stem}.lora_A.{_NAME}.weight"], state[f"{stem}.lora_B.{_NAME}.weight"]
-            change = (up.double() @ down.double()) * (recipe.alpha / recipe.rank)
-            tensor = (tensor.double() + change).to(tensor.dtype)
+            tensor = merge_adapter(tensor, down, up, recipe.alpha / recipe.rank)
         whole[_BASE.sub("", name)] = tensor
     return whole
 

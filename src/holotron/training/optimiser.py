@@ -66,9 +66,10 @@ class Optimiser:
     # ------------------------------------------------------------------------------------------------------------ state
 
     def state(self) -> dict[str, Tensor]:
-        """Everything a step depends on, by name: the tensors themselves, to be read or overwritten."""
+        """Everything a step depends on, by name: the tensors themselves, to be read or overwritten. Those of a sharded
+        parameter say which part of the whole they are."""
         return {
-            f"{name}/{part}": tensor
+            f"{name}/{part}": like(self.parameters[name], tensor) if tensor.dim() else tensor
             for name, original in self.originals.items()
             for part, tensor in {"weight": original.detach(), **self._moments(original)}.items()
         }
@@ -87,6 +88,14 @@ class Optimiser:
         """After the tensors of `state` were overwritten in place: round the originals into the network again."""
         for parameter, original in self._rounded:
             parameter.copy_(original)
+
+
+def like(parameter: Tensor, local: Tensor) -> Tensor:
+    """A rank's own part of something that is sharded as this parameter is, if it is."""
+    if not isinstance(parameter, DTensor):
+        return local
+    mesh, placements, shape, stride = parameter.device_mesh, parameter.placements, parameter.shape, parameter.stride()
+    return DTensor.from_local(local, mesh, placements, shape=shape, stride=stride)
 
 
 def _local(tensor: Tensor) -> Tensor:

@@ -34,6 +34,13 @@ class ReadingHead(nn.Module):
         scores = scores.unflatten(1, (rows, columns)).permute(0, 1, 3, 2, 4, 5)
         return scores.flatten(1, 2).flatten(2, 3)
 
+    def loss(self, features_nLV: Tensor, labels_nRC: Tensor, rows: int, columns: int) -> Tensor:
+        """`reading_loss` of the scores. The labels, a byte each, are laid out as the scores come, not the scores as the
+        labels are."""
+        s = self.side
+        labels = labels_nRC.unflatten(1, (rows, s)).unflatten(-1, (columns, s * SLOTS)).transpose(2, 3)
+        return reading_loss(self.classify(self.norm(features_nLV)).unflatten(-1, (-1, CLASSES)), labels)
+
 
 def _class_weight(device: torch.device) -> Tensor:
     weight = torch.ones(CLASSES, device=device)
@@ -41,10 +48,10 @@ def _class_weight(device: torch.device) -> Tensor:
     return weight
 
 
-def reading_loss(scores_nRCK: Tensor, labels_nRC: Tensor) -> Tensor:
-    """Weighted cross-entropy, summed; `reading_weight` is what to divide it by."""
-    labels = labels_nRC.long().flatten()
-    return F.cross_entropy(scores_nRCK.float().flatten(0, 2), labels, _class_weight(labels.device), reduction="sum")
+def reading_loss(scores: Tensor, labels: Tensor) -> Tensor:
+    """Weighted cross-entropy of scores [..., CLASSES], summed; `reading_weight` is what to divide it by."""
+    labels = labels.long().flatten()
+    return F.cross_entropy(scores.float().flatten(0, -2), labels, _class_weight(labels.device), reduction="sum")
 
 
 def reading_weight(labels_nRC: Tensor) -> Tensor:

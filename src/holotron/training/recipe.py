@@ -37,6 +37,7 @@ class ModelPart(Part):
     max_tiles: PositiveInt | None = None  # cut pictures into up to so many tiles; None: as the source does
     max_positions: PositiveInt | None = None  # tokens of one conversation, at most; None: as the source says
     balance: bool = False  # scale rows of pictures and of text to size one before the first step, see `balance`
+    compile: bool = False  # fuse what moves much memory, see `compiling`; for long runs of one vision tower on a GPU
     checkpoint_layers: bool = False  # recompute the decoder's activations in the backward pass instead of keeping them
 
 
@@ -125,10 +126,10 @@ Data = Annotated[ConversationData | DrawnData | PageData | EpisodeData | TextDat
 class BatchPart(Part):
     tokens: PositiveInt = 16_384  # at most this many tokens in one forward pass
     samples: PositiveInt | None = None  # at most this many samples; None: each once a step, if there are few
-    accumulate: PositiveInt = 1  # forward passes per step
+    accumulate: PositiveInt = 1  # forward passes per step, over all ranks together; at least one for each of them
     sequences: PositiveInt = 2  # at most this many of a sample's sequences at a time
     reuse: PositiveFloat = 1.0  # how often a sample is shown, on average, while it stays in the replay buffer
-    replay: PositiveInt = 4_096  # samples in that buffer, when reuse is above 1
+    replay: PositiveInt = 4_096  # samples in that buffer, on all ranks together, when reuse is above 1
     workers: Annotated[int, Field(ge=0)] = 0  # processes that make samples; 0: the trainer makes them itself
     too_long: Literal["skip", "fail"] = "fail"  # what to do with a sample that no batch can hold
 
@@ -284,6 +285,10 @@ class CommonRecipe(Part):
     schedule: SchedulePart
     save: SavePart = SavePart()
     evaluate: EveryPart = EveryPart()
+
+    def same_run(self, other: Self) -> bool:
+        """Whether a run of this recipe can go on by the other one: its end may be moved."""
+        return self == other.model_copy(update={"schedule": self.schedule})
 
     @model_validator(mode="after")
     def _adapters_go_where_learning_does(self) -> Self:

@@ -8,6 +8,7 @@ Run again on the same folder, it continues from the last checkpoint, and its cur
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from rich.console import Console
+from rich.markup import escape
 from torch import Tensor
 
 from holotron.agent.profiles import FILE, Profile, read_profile
@@ -25,7 +27,8 @@ from holotron.training.balance import balance
 from holotron.training.batches import Batch, Batches
 from holotron.training.distributed import Ranks, average_unsharded
 from holotron.training.evaluation import Suite, make_suite
-from holotron.training.learner import LOSSES, Learner
+from holotron.training.lanes import Lanes, lane_count
+from holotron.training.learner import LOSSES, Calls, Learner
 from holotron.training.loading import load_learner
 from holotron.training.loop import TrainingLoop
 from holotron.training.mixture import CHUNK, sample_stream
@@ -40,8 +43,10 @@ class Trainer(TrainingLoop[Recipe]):
     def __init__(self, recipe: Recipe, out: Path, where: Ranks, console: Console | None = None) -> None:
         super().__init__(recipe, out, where, console)
         self.weights = torch.tensor([getattr(recipe.loss, name) for name in LOSSES], device=where.device)
-        self.batches = self._open_batches()
-        self.batches.seek(self.progress.positions[where.rank])
+        if recipe.model.compile:
+            self._compile()
+        self.lanes = self._open_lanes()
+        self.lanes.seek(self.progress.positions)
         self.suites: list[Suite] = [
             make_suite(e, self.processor, self.learner, recipe.batch.workers, recipe.deltas)
             for e in recipe.evaluate.suites
@@ -52,6 +57,14 @@ class Trainer(TrainingLoop[Recipe]):
     def load(self) -> tuple[Learner, Processor]:
         return load_learner(self.recipe, self.where.device, heads_for(self.recipe.loss))
 
+    def _compile(self) -> None:
+        from holotron.training.compiling import compile_parts  # takes torch's compiler along, which is seconds
+
+        began = time.monotonic()
+        why_not = "there are several ranks" if self.where.several else compile_parts(self.learner)
+        took = f"in {time.monotonic() - began:.0f} s"
+        self.curves.say(f"compiled {took}" if why_not is None else f"[yellow]not compiled: {escape(why_not)}[/yellow]")
+
     # -------------------------------------------------------------------------------------------------------- updates
 
     def update(self, lr: float) -> None:
@@ -60,18 +73,21 @@ class Trainer(TrainingLoop[Recipe]):
     def step(self, weights: Tensor, lr: float) -> Tensor:
         """One update. Returns, on the device: the mean of every loss, and the gradient's norm."""
         progress, where = self.progress, self.where
-        torch.manual_seed(_seed(self.recipe.seed, where.rank, progress.step, 4))  # dropout
-        light = torch.Generator().manual_seed(_seed(self.recipe.seed, where.rank, progress.step, 5))
-        batches = self.batches.step(progress.step)
+        passes = self.lanes.step(progress.step)
+        batches = [batch for _, batch in passes]
         counts = where.sum(torch.stack([self.learner.counts(batch) for batch in batches]).sum(0)).clamp(min=1)
         totals = torch.zeros_like(counts)
-        for batch in batches:
+        for (lane, batch), calls in zip(passes, self._calls(batches), strict=True):
+            torch.manual_seed(_seed(self.recipe.seed, lane, progress.step, 4))  # dropout
+            light = torch.Generator().manual_seed(_seed(self.recipe.seed, lane, progress.step, 5))
             pixels = None
             if len(batch.tiles_n3HW):
-                pixels = self.learner.pixels(augment(batch.tiles_n3HW, self.recipe.augment, light))
-                if self.recipe.model.balance and progress.step == 0 and batch is batches[0]:
-                    balance(self.learner, self.optimiser, pixels, where)
-            means = self.learner(batch, pixels) / counts
+                pixels = self.learner.pixels(
+                    augment(batch.tiles_n3HW, self.recipe.augment, light, self.learner.relight)
+                )
+            if self.recipe.model.balance and progress.step == 0 and batch is batches[0]:
+                balance(self.learner, self.optimiser, pixels, where)
+            means = self.learner(batch, pixels, calls) / counts
             # Shards average gradients over the ranks; the counts are of all ranks, so it is the sum that is wanted.
             ((weights * means).sum() * where.count).backward()
             totals += means.detach()
@@ -80,32 +96,44 @@ class Trainer(TrainingLoop[Recipe]):
         self._count(batches)
         return torch.cat([where.sum(totals), norm[None]])
 
-    def _open_batches(self) -> Batches:
+    def _calls(self, batches: list[Batch]) -> list[Calls | None]:
+        """Of the parts of a model in shards, in every pass: as many as the rank with the most to do has to make."""
+        if not self.where.several:
+            return [None] * len(batches)
+        return [Calls.of(self.where.most(self.learner.calls(batch).numbers())) for batch in batches]
+
+    def _open_lanes(self) -> Lanes:
         recipe, where = self.recipe, self.where
         config = self.learner.model.config
         sources = [open_source(data, self.processor, config, recipe.deltas) for data in recipe.data]
         weights = [data.weight for data in recipe.data]
         sizes = [source.size for source in sources]
-        passes = where.count * recipe.batch.accumulate
-        known = None if None in sizes else -(-sum(size or 0 for size in sizes) // passes) or None
-        return Batches(
-            lambda start: sample_stream(
-                sources,
-                weights,
-                seed=recipe.seed,
-                start=where.rank + start * where.count,
-                step=where.count,
-                workers=recipe.batch.workers,
-                chunk=CHUNK if recipe.batch.workers else 1,
+        lanes = lane_count(recipe.batch.accumulate, where)
+        known = None if None in sizes else -(-sum(size or 0 for size in sizes) // lanes) or None
+        workers = recipe.batch.workers and max(1, recipe.batch.workers * where.count // lanes)  # of a rank's lanes
+
+        def open_lane(lane: int) -> Batches:
+            return Batches(
+                lambda start: sample_stream(
+                    sources,
+                    weights,
+                    seed=recipe.seed,
+                    start=lane + start * lanes,
+                    step=lanes,
+                    workers=workers,
+                    chunk=CHUNK if workers else 1,
+                    device=where.device,
+                ),
+                recipe.batch,
+                config=config,
                 device=where.device,
-            ),
-            recipe.batch,
-            config=config,
-            device=where.device,
-            seed=recipe.seed,
-            rank=where.rank,
-            known=known,
-        )
+                seed=recipe.seed,
+                lane=lane,
+                lanes=lanes,
+                known=known,
+            )
+
+        return Lanes(open_lane, lanes, where)
 
     def _count(self, batches: list[Batch]) -> None:
         mine = [
@@ -160,9 +188,16 @@ class Trainer(TrainingLoop[Recipe]):
 
     # -------------------------------------------------------------------------------------------------------- its end
 
+    def particulars(self) -> list[str]:
+        if not self.where.several:
+            return []
+        asked, made = self.recipe.batch.accumulate, self.lanes.count
+        more = f" instead of {asked}" if made > asked else ""
+        return [f"{self.where.count} ranks, {made} forward passes a step{more}"]
+
     def remember(self) -> None:
         self._fetch()
-        self.progress.positions = self.where.gather(self.batches.position)
+        self.progress.positions = self.lanes.positions()
 
     def story(self) -> list[str]:
         recipe, progress = self.recipe, self.progress

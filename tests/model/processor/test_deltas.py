@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from holotron.errors import ConfigError
 from holotron.model.processor import Deltas, ImageConfig, Processor, Prompt, Run, to_tiles
-from holotron.model.processor.deltas import ADDRESS, SIGNS, apply_runs, changed_groups, runs_of, whole_runs
+from holotron.model.processor.deltas import ADDRESS, SIGNS, apply_runs, changed_groups, copy_groups, runs_of, whole_runs
 
 CONFIG = ImageConfig(tile_size=64, patch_size=8, max_tiles=4)  # groups of 16 pixels, 16 of them a tile
 PROCESSOR = Processor.for_bytes(CONFIG)
@@ -73,6 +73,27 @@ def test_the_kept_groups_and_the_frame_before_give_the_new_frame(case: tuple[int
     for a, b in pairwise(runs):  # in order, apart, and apart by more than an address costs
         assert (a.tile, a.first) < (b.tile, b.first)
         assert a.tile != b.tile or b.first - (a.first + a.count) > ADDRESS
+
+
+@pytest.mark.parametrize("patch", [8, 7])  # groups of 16 pixels, which are compared as words, and of 14, which are not
+def test_exactly_the_groups_that_differ_and_exactly_those_are_copied(patch: int) -> None:
+    config, step, dice = (
+        ImageConfig(tile_size=8 * patch, patch_size=patch, max_tiles=4),
+        2 * patch,
+        random.Random(patch),
+    )
+    for _ in range(30):
+        first = dice.randrange(16)
+        run = Run(1, first, dice.randint(1, 16 - first))
+        before, now = (torch.randint(lowest, lowest + 9, (3, 3, 8 * patch, 8 * patch)).byte() for lowest in (0, 50))
+        taken = torch.zeros(3, 16, dtype=torch.bool)
+        taken[1, first : first + run.count] = True
+        after = before.clone()
+        copy_groups(after[1], now[1], run, step)
+        mask = taken.view(3, 1, 4, 4).repeat_interleave(step, 2).repeat_interleave(step, 3)
+        assert torch.equal(after, torch.where(mask, now, before))
+        assert torch.equal(changed_groups(before, after, config), taken)
+        assert torch.equal(changed_groups(before, after, config, tolerance=5), taken)
 
 
 @settings(max_examples=40)

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from holotron.errors import InputError
+from holotron.kernels import native
 from holotron.model.processor import ImageConfig, ImageLimits, decode_image, normalise, tile_keys, to_tiles
+from holotron.model.processor import png as plain_png
 from holotron.model.processor.images import FORMATS, check_pixels
 from holotron.model.processor.tiling import tile_count, tile_grid
 
@@ -53,6 +55,57 @@ def test_lossless_formats_come_back_exactly(format):
 def test_lossy_formats_come_back_nearly(format):
     pixels = decode_image(encoded(picture(), format, quality=95))
     assert np.abs(pixels.astype(int) - np.asarray(picture()).astype(int)).mean() < 3
+
+
+@pytest.mark.skipif(native.library() is None, reason="no C++ compiler, or no AVX2")
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    size=st.tuples(st.integers(1, 40), st.integers(1, 12)),
+    channels=st.sampled_from([3, 4]),
+    seed=st.integers(0, 1000),
+    opaque=st.booleans(),
+    cut=st.integers(1, 400),
+)
+def test_plain_png_files_are_read_as_pillow_reads_them(size, channels, seed, opaque, cut):
+    """Lines of every kind of difference, in one part or several."""
+    (width, height), draw = size, np.random.default_rng(seed)
+    lines = draw.integers(0, 256, (height, 1 + channels * width), np.uint8)
+    lines[:, 0] = draw.integers(0, 5, height)
+    if opaque and channels == 4:
+        lines[:, 0] = 0
+        lines[:, 4::4] = 255
+    packed = zlib.compress(lines.tobytes())
+    parts = [png_chunk(b"IDAT", packed[n : n + cut]) for n in range(0, len(packed), cut)]
+    header = png_chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2 if channels == 3 else 6, 0, 0, 0))
+    data = b"\x89PNG\r\n\x1a\n" + header + png_chunk(b"gAMA", bytes(4)) + b"".join(parts) + png_chunk(b"IEND", b"")
+    read, wanted = plain_png.decode(data), decode_image(Image.open(io.BytesIO(data)))
+    assert np.array_equal(decode_image(data), wanted)
+    if channels == 3 or opaque:
+        assert read is not None and np.array_equal(read, wanted)
+    elif not (lines[:, 0] == 0).all():
+        assert read is None or np.array_equal(read, wanted)
+
+
+def test_files_that_are_not_plain_are_left_to_pillow():
+    good = encoded(picture(20, 10))
+    assert plain_png.decode(good) is not None or native.library() is None
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    kinds = {
+        "grey": encoded(picture(20, 10).convert("L")),
+        "palette": encoded(picture(20, 10).convert("P")),
+        "turned": encoded(picture(20, 10), exif=turned),
+        "cut off": good[:-20],
+        "one bit other": good[:60] + bytes([good[60] ^ 1]) + good[61:],
+        "more behind the data": png(2, 1, data=bytes(7 + 5)),
+        "too little": png(2, 2, data=bytes(7)),
+        "no such difference": png(1, 1, data=b"\7abc"),
+        "of what is transparent": png(1, 1, png_chunk(b"tRNS", bytes(6)), data=b"\0abc"),
+        "not a PNG": b"GIF89a" + good,
+        "empty": b"",
+    }
+    for what, data in kinds.items():
+        assert plain_png.decode(data) is None, what
 
 
 def test_exif_rotation_is_applied():

@@ -1,9 +1,14 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
+import os
 from functools import cache
+from pathlib import Path
+from typing import Any
 
+import jinja2
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -103,6 +108,54 @@ def test_every_means_of_the_language_works_as_in_transformers(oracle, tools):
         messages, chat_template=ALL_MEANS, tools=tools, tokenize=False, enable_thinking=False
     )
     assert ChatTemplate(ALL_MEANS, SPECIAL).render(messages, tools=tools) == expected
+
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "click", "arguments": {"x": 1, "t": 'a"é', "z": [1, 2]}}}
+ASKED, SAID = {"role": "user", "content": "1"}, {"role": "assistant", "content": "2"}
+DONE = {"role": "tool", "content": "done"}
+TALKS: dict[str, list[dict[str, Any]]] = {
+    "a word": [{"role": "user", "content": "hi"}],
+    "a picture": [{"role": "system", "content": "S"}, {"role": "user", "content": [IMAGE, HELLO]}],
+    "pictures": [{"role": "user", "content": [HELLO, IMAGE, HELLO, IMAGE]}, SAID, {"role": "user", "content": [IMAGE]}],
+    "turns": [{"role": "user", "content": "1"}, SAID, {"role": "user", "content": "2"}, SAID, ASKED],
+    "reasoning": [ASKED, SAID | {"reasoning_content": "because"}, ASKED],
+    "reasoning in the text": [ASKED, {"role": "assistant", "content": "<think>\nwhy\n</think>\n\n2"}, ASKED],
+    "tools": [{"role": "system", "content": "S"}, ASKED, SAID | {"tool_calls": [CALL]}, DONE, ASKED],
+    "two calls": [ASKED, {"role": "assistant", "content": "", "tool_calls": [CALL, CALL]}, DONE, DONE],
+    "a tool that sees": [ASKED, SAID | {"tool_calls": [CALL]}, {"role": "tool", "content": [IMAGE, HELLO]}],
+    "two questions": [ASKED, {"role": "user", "content": [IMAGE, HELLO]}],
+    "a late system": [ASKED, {"role": "system", "content": "now"}, ASKED],
+}
+PUBLISHED = sorted(Path(os.environ.get("HOLOTRON_TEMPLATES", "none-given")).glob("*.jinja"))
+
+
+@pytest.mark.skipif(not PUBLISHED, reason="HOLOTRON_TEMPLATES names no folder of chat templates")
+@pytest.mark.parametrize("file", PUBLISHED, ids=lambda file: file.stem)
+def test_published_templates_are_rendered_as_by_transformers(file: Path) -> None:
+    from transformers.utils.chat_template_utils import render_jinja_template
+
+    source = file.read_text()
+    image = "<|image_pad|>" if "<|image_pad|>" in source else "<image>"
+    template = ChatTemplate(source, SPECIAL, image)
+    # Templates that look for /think in texts are left to their default.
+    thinks = (None,) if template.toggles_thinking_by_text else (None, True, False)
+    for messages, thinking, tools, prompt in itertools.product(TALKS.values(), thinks, (None, TOOLS), (True, False)):
+        # Of templates that take only texts, the texts.
+        given = messages if template.takes_parts else [m | {"content": _flat(m["content"], image)} for m in messages]
+        said = {} if thinking is None else {"enable_thinking": thinking, "thinking": thinking}
+        options: dict[str, Any] = {"tools": tools, "add_generation_prompt": prompt}
+        try:
+            ((expected,), _) = render_jinja_template([given], chat_template=source, **options, **SPECIAL, **said)
+        except (jinja2.TemplateError, TypeError):
+            with pytest.raises(InputError):
+                template.render(messages, thinking=thinking, **options)
+        else:
+            assert template.render(messages, thinking=thinking, **options) == expected
+
+
+def _flat(content: Any, image: str) -> str:
+    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    return "".join(part["text"] if part["type"] == "text" else f"{image}\n" for part in parts)
 
 
 # ---------------------------------------------------------------------------------------------------- the built-in ones

@@ -34,6 +34,7 @@ from holotron.model.weights import random_model, save_checkpoint
 from holotron.suites.painted import PaintedEnvironment
 from holotron.training.batches import pack
 from holotron.training.curves import read_metrics
+from holotron.training.distributed import Ranks
 from holotron.training.learner import Learner
 from holotron.training.optimiser import Optimiser
 from holotron.training.recipe import OptimiserPart, make_recipe
@@ -167,6 +168,6 @@ def reinforce(checkpoint: Path, out: Path, *, steps: int = 40, **changes: Any) -
     recipe = rl_recipe(
         checkpoint, **{"schedule": {"steps": steps, "decay_share": 0.7}, "evaluate": evaluate, **changes}
     )
-    figures = RlTrainer(recipe, out, "cpu").run()
+    figures = RlTrainer(recipe, out, Ranks()).run()
     curve = [row["evaluation/success"] for row in read_metrics(out) if "evaluation/success" in row]
     return curve[0], figures["evaluation/success"]

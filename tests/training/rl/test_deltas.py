@@ -22,7 +22,7 @@ from holotron.training.rl.player import Player, open_suite
 from holotron.training.rl.policy import RolloutPolicy
 from holotron.training.rl.record import Rollout, SampledTurn, play_of
 from holotron.training.rl.successes import Successes
-from holotron.training.rl.weights import Probe, disagreement
+from holotron.training.rl.weights import Probe, disagreement, log_before_last_reply
 from holotron.types import Click, Outcome, Task
 from tests.training.rl.support import rl_recipe, view_of
 from tests.training.support import small_config
@@ -69,12 +69,11 @@ def test_a_policy_with_deltas_is_recorded_learnt_and_probed_as_served(start: Pat
         rollout = Rollout(TASK, True, Outcome.SUCCESS, (play,), tiles)
         drawing = Drawing(never=never_sampled(model))
         assert disagreement(learner, turns, rollout, drawing) <= 1.001
-        probe = Probe.start(engine, play, rollout, CONFIG.tokens.image)
-        result = probe.finish()
-        assert probe.prompt.ids == log[: len(probe.prompt.ids)]
-        assert (
-            result is not None and disagreement(learner, [SampledTurn(probe.prompt, result)], rollout, drawing) <= 1.001
-        )
+        prompt = log_before_last_reply(play, rollout, CONFIG.tokens.image)
+        assert prompt.ids == log[: len(prompt.ids)]
+        result = Probe.start(engine, prompt).finish()
+        assert result is not None
+        assert disagreement(learner, [SampledTurn(prompt, result)], rollout, drawing) <= 1.001
 
     kept = Successes(tmp_path, keep=1)
     kept.add(rollout, 0, 0)

@@ -352,6 +352,7 @@ def test_recipes_are_checked(changes: dict, says: str):
 
 
 def test_tasks_that_nobody_can_judge_are_refused_before_anything_is_loaded(tmp_path):
+    from holotron.training.distributed import Ranks
     from holotron.training.recipe import make_recipe
     from holotron.training.rl.player import open_suites
     from holotron.training.rl.trainer import RlTrainer
@@ -361,7 +362,7 @@ def test_tasks_that_nobody_can_judge_are_refused_before_anything_is_loaded(tmp_p
     table = {"name": "x", "model": {"source": "nowhere/at-all"}, "schedule": {"steps": 1}}
     unscored = make_recipe(table | {"tasks": {"suite": str(path)}}, "the recipe", RlRecipe)
     with pytest.raises(ConfigError, match="'web' succeeded, so reinforcement learning has nothing to learn from"):
-        RlTrainer(unscored, tmp_path / "run", "cpu")
+        RlTrainer(unscored, tmp_path / "run", Ranks())
     assert not (tmp_path / "run").exists()
     judged = table | {"tasks": {"suite": "painted"}, "evaluate": {"every_steps": 1, "suite": str(path)}}
     with pytest.raises(ConfigError, match="use tasks with a checker"):
@@ -372,6 +373,7 @@ def test_tasks_that_nobody_can_judge_are_refused_before_anything_is_loaded(tmp_p
 def test_engine_and_learner_share_what_never_changes(kind: str):
     """And nothing else: an update of either must not be seen by the other."""
     from holotron.training import lora
+    from holotron.training.distributed import Ranks
     from holotron.training.loading import load_learner
     from holotron.training.recipe import make_recipe
     from holotron.training.rl.serving import twin
@@ -386,7 +388,7 @@ def test_engine_and_learner_share_what_never_changes(kind: str):
     served = twin(learner.model, recipe.lora)
     if recipe.lora is not None:
         lora.add(learner, recipe.lora)
-    changing = set(learnt_tensors(learner, recipe.lora))
+    changing = set(learnt_tensors(learner, recipe.lora, Ranks()))
     assert changing
     for name, parameter in served.named_parameters():
         assert torch.equal(parameter, before[name]) and not parameter.requires_grad

@@ -25,8 +25,10 @@ from holotron.errors import ConfigError, EnvironmentFault
 from holotron.model.loading import load_model
 from holotron.suites.base import Suite, find_suite
 from holotron.suites.painted import PaintedEnvironment
+from holotron.training.distributed import Ranks
 from holotron.training.learner import Learner
 from holotron.training.rl.counts import Counts
+from holotron.training.rl.desk import Desk, DeskHere
 from holotron.training.rl.objective import Drawing
 from holotron.training.rl.player import Player, open_suite
 from holotron.training.rl.policy import RolloutPolicy
@@ -151,18 +153,18 @@ class Setting:
         self.counts = Counts()
         self.queue = GroupQueue(recipe.rollouts.queue, recipe.rollouts.staleness)
         self.player = Player(recipe, self.engine, suite)
+        sampler = TaskSampler(self.player.names, range(1000))
+        successes = Successes(folder / "successes", recipe.rollouts.successes)
+        self.desk = Desk(sampler, self.queue, successes, self.counts, recipe.tasks.learn_from)
         self.rollouts = Rollouts(
             self.player,
-            TaskSampler(self.player.names, range(1000)),
-            self.queue,
-            Successes(folder / "successes", recipe.rollouts.successes),
+            DeskHere(self.desk),
             self.counts,
             sessions=recipe.rollouts.sessions,
             group=recipe.rollouts.group,
             side_by_side=recipe.rollouts.side_by_side or recipe.rollouts.group,
             straggler=recipe.rollouts.straggler,
             longest=recipe.update.tokens,
-            learn_from=recipe.tasks.learn_from,
         )
 
     def __enter__(self) -> Setting:
@@ -226,8 +228,9 @@ def test_stored_pages_are_played_and_others_judge(start: Path, tmp_path: Path):
         agent={"constrained": True},
         evaluate={"every_steps": 1, "suite": str(tmp_path / "1"), "seeds": "0:2"},
     )
-    trainer = RlTrainer(recipe, tmp_path / "run", "cpu")
-    with trainer.engine, trainer.rollouts:
+    trainer = RlTrainer(recipe, tmp_path / "run", Ranks())
+    assert trainer.players is not None
+    with trainer.players:
         figures = trainer.evaluate()
         until(lambda: trainer.counts.episodes >= 16)
     assert set(figures) == {"evaluation/success", *(f"success/{task.name}" for task in theirs)}

@@ -18,6 +18,7 @@ from holotron.agent.profiles import profile_for
 from holotron.errors import ConfigError
 from holotron.model.loading import load_model
 from holotron.training.curves import read_metrics
+from holotron.training.distributed import Ranks
 from holotron.training.rl.groups import Group
 from holotron.training.rl.trainer import RlTrainer
 from tests.training.rl.support import clone, reinforce, rl_recipe, untrained
@@ -39,7 +40,7 @@ CHANCE: dict[str, Any] = {
 
 
 def engine_weights(trainer: RlTrainer) -> dict[str, torch.Tensor]:
-    return {name: p.detach().clone() for name, p in trainer.engine.model.named_parameters()}
+    return {name: p.detach().clone() for name, p in trainer.players.engine.model.named_parameters()}
 
 
 def test_a_run_leaves_curves_a_policy_and_exact_accounts(start: Path, tmp_path: Path):
@@ -52,7 +53,7 @@ def test_a_run_leaves_curves_a_policy_and_exact_accounts(start: Path, tmp_path: 
         about="A test.",
     )
     out = tmp_path / "run"
-    trainer = RlTrainer(recipe, out, "cpu", on_step=lambda step, groups: seen.append(groups))
+    trainer = RlTrainer(recipe, out, Ranks(), on_step=lambda step, groups: seen.append(groups))
     figures = trainer.run()
     assert 0 <= figures["evaluation/success"] <= 1
 
@@ -94,7 +95,7 @@ def test_a_run_that_is_over_is_judged_and_exported_again(start: Path, tmp_path: 
     changes: dict[str, Any] = {"schedule": {"steps": 2}, "evaluate": {"every_steps": 2, "seeds": "200000:200002"}}
     recipe = rl_recipe(start, **CHANCE, **changes, tasks={"learn_from": "reward"})
     for _ in range(2):
-        trainer = RlTrainer(recipe, tmp_path / "run", "cpu")
+        trainer = RlTrainer(recipe, tmp_path / "run", Ranks())
         figures = trainer.run()
         assert trainer.progress.step == 2
         assert {"evaluation/success", "evaluation/reward"} <= figures.keys()
@@ -111,7 +112,7 @@ def test_the_running_engine_gets_every_update(start: Path, tmp_path: Path, lora:
         objective={"kl": 0.01},
         **({"lora": lora} if lora else {}),
     )
-    trainer = RlTrainer(recipe, tmp_path / "run", "cpu")
+    trainer = RlTrainer(recipe, tmp_path / "run", Ranks())
     before = engine_weights(trainer)
     trainer.run()
     after = engine_weights(trainer)
@@ -148,7 +149,7 @@ def test_rollouts_never_wait_for_a_slow_trainer_and_nothing_too_old_is_learnt(st
         **CHANCE | {"rollouts": {"sessions": 8, "group": 4, "queue": 3, "staleness": 1, "successes": 0}},
         schedule={"steps": 5},
     )
-    holder.append(RlTrainer(recipe, tmp_path / "run", "cpu", on_step=slow))
+    holder.append(RlTrainer(recipe, tmp_path / "run", Ranks(), on_step=slow))
     holder[0].run()
     assert len(oldest) == 5 and max(oldest) <= 1
     assert max(holder[0].counts.staleness) <= 1
@@ -158,7 +159,7 @@ def test_rollouts_never_wait_for_a_slow_trainer_and_nothing_too_old_is_learnt(st
 
 def test_a_stopped_run_goes_on_where_it_was(start: Path, tmp_path: Path):
     def trainer(steps: int) -> RlTrainer:
-        return RlTrainer(rl_recipe(start, **CHANCE, schedule={"steps": steps}), tmp_path / "run", "cpu")
+        return RlTrainer(rl_recipe(start, **CHANCE, schedule={"steps": steps}), tmp_path / "run", Ranks())
 
     first = trainer(2)
     first.run()
@@ -169,7 +170,7 @@ def test_a_stopped_run_goes_on_where_it_was(start: Path, tmp_path: Path):
     assert second.counts.state() == saved["counts"]
     assert all(torch.equal(tensor, state[name]) for name, tensor in second.optimiser.state().items())
     for name, parameter in second.learner.model.named_parameters():
-        assert torch.equal(parameter, dict(second.engine.model.named_parameters())[name])
+        assert torch.equal(parameter, dict(second.players.engine.model.named_parameters())[name])
     assert {name: [e.tries, e.wins] for name, e in second.sampler.estimates.items()} == saved["sampler"]["estimates"]
     unfinished = saved["sampler"]["again"]
     assert unfinished, "eight sessions always have something under way"
@@ -180,7 +181,7 @@ def test_a_stopped_run_goes_on_where_it_was(start: Path, tmp_path: Path):
     assert second.counts.episodes > first.progress.samples
     assert [row["step"] for row in read_metrics(tmp_path / "run") if "lr" in row] == [1, 2, 3, 4]
     with pytest.raises(ConfigError, match="another recipe"):
-        RlTrainer(rl_recipe(start, **CHANCE, seed=1), tmp_path / "run", "cpu")
+        RlTrainer(rl_recipe(start, **CHANCE, seed=1), tmp_path / "run", Ranks())
 
 
 @pytest.mark.slow

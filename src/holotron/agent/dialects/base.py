@@ -179,6 +179,16 @@ def feedback_text(turn: Turn) -> str:
     return page_text(turn.feedback, 1000)
 
 
+def user_text(turn: Turn) -> str:
+    """What the user has said on the way, for dialects to put before the screen: part of the task, as the goal is."""
+    return f"The user says: {' '.join(turn.instruction.split())}" if turn.instruction else ""
+
+
+def goal_text(task: Task, view: Selection) -> str:
+    """The goal, with what the user has added to it in turns that are no longer shown."""
+    return "\n".join((task.goal, *(user_text(turn) for turn in view.folded if turn.instruction)))
+
+
 def picture(shown: Shown) -> Part:
     """The screenshot of a turn, or the words that stand in for it."""
     if shown.image is not None:

@@ -26,7 +26,7 @@ from typing import ClassVar
 from holotron.actions import InvalidAction, action_from_json
 from holotron.agent.coordinates import Frame, Screen
 from holotron.agent.dialects import dialects
-from holotron.agent.dialects.base import ANSWER_NOW, ChatDialect, Output, feedback_text, picture
+from holotron.agent.dialects.base import ANSWER_NOW, ChatDialect, Output, feedback_text, goal_text, picture, user_text
 from holotron.agent.history import Selection, Shown, Turn
 from holotron.agent.messages import Message, Part
 from holotron.errors import InputError
@@ -117,7 +117,7 @@ class CompactDialect(ChatDialect):
     def ask(self, task: Task, view: Selection, shown: Shown, before: Turn | None) -> list[Message]:
         parts: list[Part] = []
         if shown is view.shown[0]:
-            parts.append(task.goal + "\n")
+            parts.append(goal_text(task, view) + "\n")
             done = [turn for turn in view.folded if turn.reply is not None and not turn.reply.error]
             if past := [
                 next(iter(turn.said.strip().splitlines()), "") for turn in done
@@ -125,6 +125,8 @@ class CompactDialect(ChatDialect):
                 parts.append("\n".join(past) + "\n")
         if shown.turn.feedback:
             parts.append(f"error: {feedback_text(shown.turn)}\n")
+        if shown.turn.instruction:
+            parts.append(f"{user_text(shown.turn)}\n")
         if shown.turn.must_answer:
             parts.append(ANSWER_NOW + "\n")
         return [Message("user", (*parts, picture(shown)))]

@@ -4,8 +4,8 @@
      "tool_call": {"tool_name": "click_desktop", "element": "gear", "x": 412, "y": 733, "button": "left"}}
 
 As in the public reference (see `desktop_tools`), the task, the result of every tool and every observation are user
-messages of their own, older screenshots become a line of text, and the reply is held to a JSON schema. The words of the
-system prompt are ours.
+messages of their own, older screenshots become a line of text, the reply is held to a JSON schema, and what stands of
+it in the conversation is what was understood, written the same way every time. The words of the system prompt are ours.
 
 A tool that has no counterpart among our actions (holding a key, the middle button, several taps, dragging from wherever
 the cursor is) is understood all the same: the reply is refused with the reason, which the model reads in its next turn.
@@ -31,9 +31,11 @@ from holotron.agent.dialects.base import (
     ChatDialect,
     Output,
     feedback_text,
+    goal_text,
     page_text,
     place,
     today,
+    user_text,
 )
 from holotron.agent.history import Selection, Shown, Turn
 from holotron.agent.messages import Message, Part
@@ -124,24 +126,27 @@ class DesktopDialect(ChatDialect):
         turn = shown.turn
         asked: list[Message] = []
         if shown is view.shown[0]:
-            asked.append(Message("user", (f"Task: {task.goal}",)))
+            asked.append(Message("user", (f"Task: {goal_text(task, view)}",)))
             if view.folded:
                 lines = [f"step {past.index + 1}: {_one_line(past)}" for past in view.folded]
                 asked.append(Message("user", ("<history>\n" + "\n".join(lines) + "\n</history>",)))
-        if before is not None and before.reply is not None:
-            tool = _tool_named(before.said)
-            if turn.feedback:
-                asked.append(Message("user", (f'<error tool="{tool}">{feedback_text(turn)}</error>',)))
-            else:
-                asked.append(Message("user", (f'<tool_output tool="{tool}">\ndone\n</tool_output>',)))
-        elif turn.feedback:
-            asked.append(Message("user", (f"<error>{feedback_text(turn)}</error>",)))
+        tool = _tool_named(before.said) if before is not None and before.reply is not None else ""
+        if turn.feedback:
+            named = f' tool="{tool}"' if tool else ""
+            asked.append(Message("user", (f"<error{named}>\nerror: {feedback_text(turn)}\n</error>",)))
+        elif tool and tool != "update_plan":  # tools that act print nothing; a plan has no result
+            asked.append(Message("user", (f'<tool_output tool="{tool}">\n\n</tool_output>',)))
+        if turn.instruction:
+            asked.append(Message("user", (user_text(turn),)))
         where = "".join(f"{line}\n" for line in place(turn.observation))
         seen: Part = shown.image if shown.image is not None else UNCHANGED if turn.image is None else OMITTED
         end = f"\n</observation>\n{ANSWER_NOW}" if turn.must_answer else "\n</observation>"
         parts: tuple[Part, ...] = (f"<observation>\n{where}", seen, end)
         asked.append(Message("user", parts if shown.image is not None else ("".join(map(str, parts)),)))
         return asked
+
+    def replied(self, turn: Turn) -> Message:
+        return Message("assistant", (_as_understood(turn.said),))
 
     # ------------------------------------------------------------------------------------------------------ writing
 
@@ -155,23 +160,45 @@ class DesktopDialect(ChatDialect):
 
     def read(self, text: str) -> tuple[str, str, Action]:
         reply = first_json_object(text)
-        given = reply.get("tool_call")
-        if not isinstance(given, dict):
-            raise InvalidAction("the reply has no tool_call; reply with {note, thought, tool_call}")
-        name = given.get("tool_name")
-        if not isinstance(name, str) or name not in tools.TOOLS:
-            raise InvalidAction(f"there is no tool {str(name)[:40]!r}; use one of: {', '.join(self._tools())}")
-        try:
-            # null means "not given", as in the other dialects.
-            call = tools.adapter(name).validate_python({key: item for key, item in given.items() if item is not None})
-        except ValidationError as error:
-            raise InvalidAction(f"{name}: {explain(error)}") from None
+        call = _understood(reply, self._tools())
         return required_text(reply, "note"), required_text(reply, "thought"), _action(call)
 
     def write(self, action: Action, note: str, thought: str) -> str:
-        call = _call(action)
-        said = {"note": note or None, "thought": thought, "tool_call": call.model_dump()}
-        return json.dumps(said, ensure_ascii=False)
+        return _said(note or None, thought, _call(action))
+
+
+def _understood(reply: dict[str, Any], offered: tuple[str, ...]) -> tools.Tool:
+    given = reply.get("tool_call")
+    if not isinstance(given, dict):
+        raise InvalidAction("the reply has no tool_call; reply with {note, thought, tool_call}")
+    name = given.get("tool_name")
+    if not isinstance(name, str) or name not in tools.TOOLS:
+        raise InvalidAction(f"there is no tool {str(name)[:40]!r}; use one of: {', '.join(offered)}")
+    try:
+        # null means "not given", as in the other dialects.
+        kept = {key: item for key, item in given.items() if item is not None}
+        call: tools.Tool = tools.adapter(name).validate_python(kept)
+    except ValidationError as error:
+        raise InvalidAction(f"{name}: {explain(error)}") from None
+    return call
+
+
+def _said(note: str | None, thought: str, call: tools.Tool) -> str:
+    """A reply as the reference writes it into the conversation: nothing left out, no spaces."""
+    step = {"note": note, "thought": thought, "tool_call": call.model_dump()}
+    return json.dumps(step, ensure_ascii=False, separators=(",", ":"))
+
+
+def _as_understood(said: str) -> str:
+    """A reply without what surrounds its JSON, defaults written out; one that cannot be read stays as it is."""
+    try:
+        reply = first_json_object(said)
+        call = _understood(reply, ())
+    except InvalidAction:
+        return said
+    note, thought = reply.get("note"), reply.get("thought", "")
+    plain = (note is None or isinstance(note, str)) and isinstance(thought, str)
+    return _said(note, thought, call) if plain else said
 
 
 def _schema(names: tuple[str, ...]) -> dict[str, Any]:
@@ -264,14 +291,14 @@ def _int(value: float) -> int:
 
 
 def _tool_named(said: str) -> str:
-    """Which tool a reply called, for the result that follows it."""
+    """Which tool a reply called, for the result that follows it; empty if none can be made out."""
     try:
         name = first_json_object(said).get("tool_call", {}).get("tool_name")
     except (InvalidAction, AttributeError):
-        return "none"
-    return name if isinstance(name, str) and name in tools.TOOLS else "none"
+        return ""
+    return name if isinstance(name, str) and name in tools.TOOLS else ""
 
 
 def _one_line(turn: Turn) -> str:
     note = f" (note: {page_text(turn.reply.note)})" if turn.reply is not None and turn.reply.note else ""
-    return f"{_tool_named(turn.said)}{note}"
+    return f"{_tool_named(turn.said) or '(a reply that was not a valid action)'}{note}"

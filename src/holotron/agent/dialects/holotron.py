@@ -28,10 +28,12 @@ from holotron.agent.dialects.base import (
     ChatDialect,
     Output,
     feedback_text,
+    goal_text,
     page_text,
     picture,
     place,
     today,
+    user_text,
 )
 from holotron.agent.history import Selection, Shown, Turn
 from holotron.agent.messages import Message, Part
@@ -78,7 +80,7 @@ class HolotronDialect(ChatDialect):
         turn = shown.turn
         parts: list[Part] = []
         if shown is view.shown[0]:
-            parts.append(f"<task>\n{task.goal}\n</task>\n")
+            parts.append(f"<task>\n{goal_text(task, view)}\n</task>\n")
             if view.folded:
                 lines = [f"step {past.index + 1}: {_one_line(past)}" for past in view.folded]
                 parts.append("<history>\n" + "\n".join(lines) + "\n</history>\n")
@@ -86,6 +88,8 @@ class HolotronDialect(ChatDialect):
             parts.append(f"<error>{feedback_text(turn)}</error>\n")
         elif before is not None and before.reply is not None and before.reply.action is not None:
             parts.append(f'<tool_output tool="{before.reply.action.tool_name}">done</tool_output>\n')
+        if turn.instruction:
+            parts.append(f"<user>{user_text(turn)}</user>\n")
         lines = place(turn.observation)
         parts += [f"<observation step={turn.index + 1}>\n", *(f"{line}\n" for line in lines)]
         parts += ["<screenshot>\n", picture(shown), "\n</screenshot>\n</observation>"]

@@ -22,7 +22,16 @@ from holotron.actions import (
 from holotron.agent.coordinates import Frame, Screen, action_to_model, frame_schema, frame_sentence
 from holotron.agent.describe import describe
 from holotron.agent.dialects import dialects
-from holotron.agent.dialects.base import ANSWER_NOW, PAGE_IS_DATA, Dialect, Output, feedback_text, place, today
+from holotron.agent.dialects.base import (
+    ANSWER_NOW,
+    PAGE_IS_DATA,
+    Dialect,
+    Output,
+    feedback_text,
+    place,
+    today,
+    user_text,
+)
 from holotron.agent.history import Selection, Turn
 from holotron.agent.images import QWEN25, Resize
 from holotron.agent.messages import Message
@@ -86,6 +95,8 @@ class SurferDialect(Dialect):
             "notes": [turn.reply.note for turn in past if turn.reply is not None and turn.reply.note],
             "page": place(last.observation),
         }
+        if said := [text for turn in (*past, last) if (text := user_text(turn))]:
+            memory["user"] = said
         if last.feedback:
             memory["problem"] = feedback_text(last)
         if last.must_answer:

@@ -26,9 +26,11 @@ from holotron.agent.dialects.base import (
     ChatDialect,
     Output,
     feedback_text,
+    goal_text,
     picture,
     place,
     today,
+    user_text,
 )
 from holotron.agent.history import Selection, Shown, Turn
 from holotron.agent.messages import Message, Part, ToolCall
@@ -84,7 +86,7 @@ class ToolsDialect(ChatDialect):
         messages: list[Message] = []
         parts: list[Part] = []
         if shown is view.shown[0]:
-            parts.append(f"Task: {task.goal}\n")
+            parts.append(f"Task: {goal_text(task, view)}\n")
             if view.folded:
                 past = "\n".join(f"{past.index + 1}. {one_line(past.said, 4000)}" for past in view.folded)
                 parts.append(f"Done so far:\n{past}\n")
@@ -93,6 +95,8 @@ class ToolsDialect(ChatDialect):
             messages.append(Message("tool", (feedback_text(turn) or "done",), tool_call_id=call.id))
         if turn.feedback and not messages:
             parts.append(f"Problem: {feedback_text(turn)}\n")
+        if turn.instruction:
+            parts.append(f"{user_text(turn)}\n")
         parts.append("".join(f"{line}\n" for line in place(turn.observation)))
         if turn.must_answer:
             parts.append(ANSWER_NOW + "\n")

@@ -10,7 +10,7 @@ what it remembers is its own business.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from holotron.envs.base import Environment
 from holotron.errors import PolicyError
@@ -29,6 +29,15 @@ class PolicySession(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class TakesInstructions(Protocol):
+    """A session that can be told something by its user on the way; those that cannot get it as feedback."""
+
+    def instruct(self, text: str) -> None:
+        """Shown with the next screen, as the user's own words."""
+        ...
 
 
 class Policy(Protocol):

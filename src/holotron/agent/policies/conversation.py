@@ -34,12 +34,17 @@ class Conversation:
         self._history = history
         self._chat = chat
         self._turns: list[Turn] = []
+        self._instruction = ""
+
+    def instruct(self, text: str) -> None:
+        self._instruction = "\n".join(filter(None, (self._instruction, text)))
 
     async def act(self, observation: Observation, *, feedback: str = "", must_answer: bool = False) -> Reply:
         turn = await asyncio.to_thread(self._see, observation, feedback, must_answer)
         view = self._history.view([*self._turns, turn])
         messages = self._dialect.messages(self._task, view)
         completion = await self._chat.complete(messages, self._dialect.output(must_answer=must_answer))
+        self._instruction = ""  # said; a request that is broken off is made again with it
         reply = self._dialect.parse(completion, turn.screen, must_answer=must_answer)
         self._turns.append(replace(turn, reply=reply, said=reply.completion.text))
         return reply
@@ -47,7 +52,10 @@ class Conversation:
     def _see(self, observation: Observation, feedback: str, must_answer: bool) -> Turn:
         image, screen = self._dialect.look(observation)
         seen = bool(self._turns) and self._turns[-1].observation is observation
-        return Turn(len(self._turns), observation, None if seen else image, screen, feedback, must_answer)
+        shown = None if seen else image
+        return Turn(
+            len(self._turns), observation, shown, screen, feedback, must_answer, instruction=self._instruction
+        )  # fmt: skip
 
     async def close(self) -> None:
         await self._chat.close()

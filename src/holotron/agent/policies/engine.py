@@ -194,16 +194,21 @@ class EngineChat:
         self.thinking = thinking
         self.deltas = deltas
         self._session: AsyncSession | None = None
+        self._whole = True  # False: a request was broken off, and nobody knows what is in the session's log
         self._known: list[Message] = []  # in the session's log, which goes on with the last reply
         self._said = Transcript(deltas=deltas)  # the same as tokens
 
     async def complete(self, messages: Sequence[Message], output: Output) -> Completion:
+        whole, self._whole = self._whole, False
+        if not whole:
+            await self.close()
         try:
             session, prompt, images = await self._continue(messages, output)
             grammar = _grammar(output, prompt, self.thinking) if self.constrained else None
             result = await self._generate(session, grammar)
         except (InputError, EngineStopped) as error:
             raise PolicyError(f"the engine refused: {error}") from error
+        self._whole = True
         self._known, self._said = list(messages), self._said.asked(prompt).replied(result.tokens)
         self.heard(prompt, result, grammar)
         return _completion(result, prompt.opens_reasoning, output, images)

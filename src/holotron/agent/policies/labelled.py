@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from holotron.agent.policies.base import GaveUp, Policy, PolicySession
+from holotron.agent.policies.base import GaveUp, Policy, PolicySession, TakesInstructions
 from holotron.envs.base import Environment
 from holotron.types import Observation, Reply, Task
 
@@ -53,6 +53,10 @@ class LabelledSession:
             label = None
         reply = await self._learner.act(observation, feedback=feedback, must_answer=must_answer)
         return replace(reply, label=label)
+
+    def instruct(self, text: str) -> None:
+        if isinstance(self._learner, TakesInstructions):
+            self._learner.instruct(text)
 
     async def close(self) -> None:
         await self._learner.close()

@@ -70,9 +70,10 @@ class OpenAIPolicy:
         sessions: bool = True,
         extra_body: Mapping[str, Any] | None = None,
         request_seconds: float = 300.0,
-        retries: int = 5,
+        retries: int = 10,
     ) -> None:
-        """`structured`: ask for the dialect's schema. `sessions`: use the server's sessions if it has them."""
+        """`structured`: ask for the dialect's schema. `sessions`: use the server's sessions if it has them.
+        `retries`: ten take most of a minute, in which a server that died is there again."""
         self._base_url = without_credentials(base_url)
         self._model = model
         self._dialect = dialect

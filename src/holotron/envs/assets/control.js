@@ -29,5 +29,5 @@
   const value = ['submit', 'button', 'reset'].includes(control.type) ? control.value : '';
   const name = control.getAttribute('aria-label') || value || (secret ? '' : control.innerText) || control.title ||
     control.querySelector?.('img[alt]')?.alt || '';
-  return name.replace(/\s+/g, ' ').trim().slice(0, 80);
+  return name.replace(/\s+/g, ' ').trim().slice(0, 4000);  // whoever shows it cuts it, after secrets are taken out
 })

@@ -6,6 +6,9 @@ popup, frame and worker, beacons and requests that outlive their page, before a 
 matter which key, gesture, timer, frame or language caused one. What is refused fails in the page as a blocked request
 does; a page that was to be left stays.
 
+Where the session has secrets, what would take one to a site to which it does not belong waits as well, whatever else is
+asked about; and workers are told to where they may open sockets, into which nobody can look.
+
 Questions are asked while the agent is at work on a step. What wants to leave between two steps waits for the next one.
 """
 
@@ -14,7 +17,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import contextlib
 import logging
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
@@ -24,28 +29,37 @@ from playwright.async_api import Error as PlaywrightError
 
 from holotron.envs.effects.background import Background
 from holotron.envs.effects.judging import Effect, Sent, judge, origin_of
-from holotron.envs.effects.question import REFUSE, REQUESTS, Approver, Decision, Kind, Question, refuse
+from holotron.envs.effects.question import REFUSE, Approver, Decision, Kind, Question, group_of, refuse
 from holotron.envs.effects.rules import Rules
-from holotron.envs.effects.typed import Typed
+from holotron.envs.effects.typed import Typed, is_personal
+from holotron.envs.focus import Focus
+from holotron.envs.hands import ActionRefused
 from holotron.envs.patience import Patience
+from holotron.envs.secrets.keeping import Secrets
 from holotron.quoting import quoted
 
 log = logging.getLogger(__name__)
 
 BY_RULE = "a rule forbids it"
 SHOWN = 300  # characters of what is sent
+_SCRIPT = re.compile(r"(java|ecma|live|j)script", re.IGNORECASE)  # what browsers run, by the kinds that answers say
+BINARY = "(binary data)"  # gate.js says so of messages that are no text
+UNSEEN = ("Ping", "CSPViolationReport")  # sent behind the page's back: nobody misses an answer
 REMEMBERED = 500  # allowed requests, in case they are redirected
 
 
 class Gate:
     """One session's. `ask` is who is asked; without anybody, the answer is no."""
 
-    def __init__(self, rules: Rules, patience: Patience) -> None:
+    def __init__(self, rules: Rules | None, patience: Patience, secrets: Secrets) -> None:
+        """`rules`: what needs no asking; None: nothing is asked about but secrets."""
         self.ask: Approver | None = None
-        self.hide: Callable[[str], str] = str
+        self.secrets = secrets
+        self.cookies: Callable[[str], Awaitable[str]] | None = None  # that go along to an address
         self.page: Callable[[], str] = str  # the address of the page in front
         self.ours: Callable[[str], Awaitable[bool]] | None = None  # whether a frame is; None: all are
-        self._rules = rules
+        self._asks = rules is not None
+        self._rules = rules or Rules()
         self._patience = patience
         self.forget()
         self._open = 0  # questions that wait for an answer
@@ -101,7 +115,7 @@ class Gate:
         """Ask, unless a rule or an earlier answer for the whole site says it already."""
         if self._closed:
             return False
-        group = "request" if question.kind in REQUESTS else str(question.kind)
+        group = group_of(question.kind)
         match self._rules.verdict(question.kind, question.method, url):
             case "never":
                 return self._decided(question, refuse(BY_RULE))
@@ -126,7 +140,9 @@ class Gate:
     async def _asked(self, question: Question) -> Decision:
         if self.ask is None or self._closed:
             return REFUSE
-        question = replace(question, page=question.page or self.hide(self.page()), control=self.hide(self.control))
+        question = replace(
+            question, page=question.page or self.secrets.redact(self.page()), control=self.secrets.redact(self.control)
+        )
         try:
             with self._patience.stopped():
                 return await self.ask(question)
@@ -145,7 +161,10 @@ class Gate:
         """From here on nothing leaves the browser of this protocol session unseen."""
         self._cdp = cdp
         cdp.on("Fetch.requestPaused", self._on_paused)
-        await cdp.send("Fetch.enable", {"patterns": [{"urlPattern": "*", "requestStage": "Request"}]})
+        stages: list[dict[str, str]] = [{"urlPattern": "*", "requestStage": "Request"}]
+        if self.secrets:
+            stages.append({"resourceType": "Other", "requestStage": "Response"})  # workers' scripts are of this kind
+        await cdp.send("Fetch.enable", {"patterns": stages})
 
     def close(self) -> None:
         """No more questions: what still wants to leave, and would have to be asked about, does not."""
@@ -160,7 +179,8 @@ class Gate:
             await cdp.detach()
 
     def _on_paused(self, event: Any) -> None:
-        task = asyncio.ensure_future(self._decide(event))
+        arrived = "responseStatusCode" in event or "responseErrorReason" in event
+        task = asyncio.ensure_future(self._harden(event) if arrived else self._decide(event))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -186,10 +206,36 @@ class Gate:
         except PlaywrightError:  # given up by the page meanwhile
             pass
 
+    async def _harden(self, event: Any) -> None:
+        """What may be a worker's script has come: say to where it may open sockets. Only an answer that is given anew
+        keeps a policy."""
+        cdp, request = self._cdp, {"requestId": event["requestId"]}
+        named = {one["name"].lower(): one["value"] for one in event.get("responseHeaders", ())}
+        if cdp is None:
+            return
+        with contextlib.suppress(PlaywrightError):  # given up meanwhile
+            status = event.get("responseStatusCode", 0)
+            if not 200 <= status < 300 or not _SCRIPT.search(named.get("content-type", "")):
+                await cdp.send("Fetch.continueResponse", request)
+                return
+            body = await cdp.send("Fetch.getResponseBody", request)
+            content = body["body"] if body["base64Encoded"] else base64.b64encode(body["body"].encode()).decode()
+            kept = [one for one in event["responseHeaders"] if not one["name"].lower().startswith("content-encoding")]
+            policy = {"name": "Content-Security-Policy", "value": self.secrets.socket_policy}
+            answer = {"responseCode": status, "responseHeaders": [*kept, policy], "body": content}
+            await cdp.send("Fetch.fulfillRequest", request | answer)
+
     async def _passes(self, sent: Sent, event: Any) -> bool:
         if not sent.url.startswith(("http:", "https:")):
             return True
         if self.ours is not None and not await self.ours(event.get("frameId", "")):
+            return True
+        if taken := await self._taken(sent):
+            taking = Effect(Kind.SECRET, f"takes {taken} to another site", silent=sent.resource in UNSEEN)
+            if self._rules.verdict(Kind.REQUEST, sent.method, sent.url) == "never":
+                return self._decided(self._question(sent, taking), refuse(BY_RULE))
+            return await self._released(sent, taking)
+        if not self._asks:
             return True
         effect = judge(sent, self.typed, self.control)
         verdict = self._rules.verdict(effect.kind if effect else Kind.REQUEST, sent.method, sent.url)
@@ -205,12 +251,22 @@ class Gate:
         method, _, origin = self._allowed.get(event.get("redirectedRequestId", ""), "").partition(" ")
         if verdict is None and origin == sent.origin and sent.method in (method, "GET"):
             return self._passed(event, sent)  # where an allowed request leads on its own site
-        if effect.silent and verdict is None:
-            self._dropped.append(f"{sent.method} {sent.origin}")
+        return await self._released(sent, effect) and self._passed(event, sent)
+
+    async def _taken(self, sent: Sent) -> str:
+        """The secrets that a request takes to where they do not belong."""
+        foreign = self.secrets.foreign(sent.url)
+        if not foreign or sent.unseen:  # into a file nobody can look
+            return foreign
+        cookies = "" if self.cookies is None else await self.cookies(sent.url)
+        headers = "\n".join(f"{name}: {value}" for name, value in sent.headers.items())
+        return self.secrets.taken_away(sent.url, sent.url, headers, sent.text, cookies)
+
+    async def _released(self, sent: Sent, effect: Effect) -> bool:
+        if effect.silent and self._rules.verdict(effect.kind, sent.method, sent.url) is None:
+            self._dropped.append(self.secrets.redact(f"{sent.method} {sent.origin}"))
             return False
-        if not await self.allows(self._question(sent, effect), sent.url):
-            return False
-        return self._passed(event, sent)
+        return await self.allows(self._question(sent, effect), sent.url)
 
     def _passed(self, event: Any, sent: Sent) -> bool:
         self._allowed[event["requestId"]] = f"{sent.method} {sent.origin}"
@@ -222,11 +278,11 @@ class Gate:
         shown = sent.text[: 20 * SHOWN] if sent.body else sent.url.partition("?")[2]
         return Question(
             effect.kind,
-            summary=f"{sent.method} to {self.hide(origin_of(sent.url))}: {effect.why}",
-            origin=sent.origin,
+            summary=f"{sent.method} to {self.secrets.redact(origin_of(sent.url))}: {effect.why}",
+            origin=self.secrets.redact(sent.origin),
             method=sent.method,
-            address=self.hide(sent.url.partition("?")[0]),
-            sends=self.hide(shown) or ("(a file)" if sent.unseen else ""),
+            address=self.secrets.redact(sent.url.partition("?")[0]),
+            sends=self.secrets.redact(shown) or ("(a file)" if sent.unseen else ""),
         )
 
     def _sent(self, event: Any) -> Sent:
@@ -249,6 +305,11 @@ class Gate:
     async def allows_message(self, url: str, text: str) -> bool:
         """A message over an open connection."""
         sent = Sent("WEBSOCKET", url, "WebSocket", self.page(), text.encode("utf-8", "replace"))
+        taken = self.secrets.foreign(url) if text == BINARY else self.secrets.taken_away(url, text)
+        if taken:
+            return await self._released(sent, Effect(Kind.SECRET, f"takes {taken} to another site"))
+        if not self._asks:
+            return True
         carried = self.typed.carried_by(text) if self.background.acted else {}
         if self._rules.verdict(Kind.SOCKET, "WEBSOCKET", url) is None and not carried and self.background.owns(sent):
             return True
@@ -256,15 +317,22 @@ class Gate:
         return await self.allows(self._question(sent, effect), url)
 
     async def allows_dialog(self, url: str, said: str, leaving: bool) -> bool:
-        if not self.background.acted:
+        if not self._asks or not self.background.acted:
             return True  # nobody has done anything yet
         what = "leaves a page with changes that are not saved" if leaving else f"answers yes to {quoted(said, 200)}"
-        return await self.allows(Question(Kind.DIALOG, what, origin_of(url), address=self.hide(url)), url)
+        return await self.allows(Question(Kind.DIALOG, what, origin_of(url), address=self.secrets.redact(url)), url)
 
     async def allows_download(self, url: str, name: str) -> bool:
-        summary = f"keeps the file {quoted(name, 120)} from {origin_of(url)}"
-        return await self.allows(Question(Kind.DOWNLOAD, summary, origin_of(url), "GET", self.hide(url)), url)
+        if not self._asks:
+            return True
+        summary = f"keeps the file {quoted(self.secrets.redact(name), 120)} from {origin_of(url)}"
+        return await self.allows(Question(Kind.DOWNLOAD, summary, origin_of(url), "GET", self.secrets.redact(url)), url)
 
-    async def allows_field(self, url: str, what: str) -> bool:
-        summary = f"types {what} on {origin_of(url)}"
-        return await self.allows(Question(Kind.FIELD, summary, origin_of(url), address=self.hide(url)), url)
+    async def before_typing(self, focus: Focus, text: str, what: str) -> None:
+        """Ask, where `what` says that this is more than any text, and remember what was typed and where."""
+        if self._asks and what:
+            summary = f"types {what} on {origin_of(focus.url)}"
+            question = Question(Kind.FIELD, summary, origin_of(focus.url), address=self.secrets.redact(focus.url))
+            if not await self.allows(question, focus.url):
+                raise ActionRefused(f"The user did not allow typing {what} here.")
+        self.typed.add(text, focus.url, search=focus.search and not is_personal(text))

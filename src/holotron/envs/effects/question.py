@@ -29,10 +29,16 @@ class Kind(StrEnum):
     DOWNLOAD = "download"
     DIALOG = "dialog"  # the page asks "are you sure?"
     FIELD = "field"  # a password or payment data is typed
+    SECRET = "secret"  # something would take a secret of the user's to a site to which it does not belong
     ACTION = "action"  # any action at all, where everything is asked about
 
 
 REQUESTS = (Kind.FORM, Kind.REQUEST, Kind.NAVIGATION, Kind.BEACON, Kind.SOCKET)
+
+
+def group_of(kind: Kind) -> str:
+    """What rules and answers for a whole site are about: requests of all kinds together, the rest one by one."""
+    return "request" if kind in REQUESTS else str(kind)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@
 
 Where several match, the strictest counts: never before ask before always. `kind` says what a rule is about: "request"
 (forms, scripts, addresses, beacons, messages over open connections), which it is where it is not given, or
-"field", "dialog", "download".
+"field", "dialog", "download", "secret" (requests that take a secret to a site to which it does not belong).
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
-from holotron.envs.effects.question import REQUESTS, Kind
+from holotron.envs.effects.question import Kind, group_of
 from holotron.envs.network import DEFAULT_PORTS, NetworkPolicy
 from holotron.errors import ConfigError
 
 Verdict = Literal["always", "never", "ask"]
 VERDICTS: tuple[Verdict, ...] = ("never", "ask", "always")  # the strictest first
 _KEYS = ("origin", "method", "path", "kind")
-_KINDS = ("request", "field", "dialog", "download")
+_KINDS = ("request", "field", "dialog", "download", "secret")
 _HIDDEN = re.compile(r"%2f|%5c|%2e|\\|//", re.IGNORECASE)  # in a path: servers do not agree on what these mean
 
 
@@ -47,8 +47,7 @@ class Rule:
     kind: str = "request"
 
     def matches(self, kind: Kind, method: str, url: str) -> bool:
-        covered = "request" if kind in REQUESTS else str(kind)
-        if covered != self.kind or not self._matches_origin(url):
+        if group_of(kind) != self.kind or not self._matches_origin(url):
             return False
         if self.methods and method.upper() not in self.methods:
             return False

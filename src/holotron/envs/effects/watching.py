@@ -11,13 +11,13 @@ from typing import Any
 
 from playwright.async_api import Browser, BrowserContext
 
-from holotron.envs.effects.fields import focused
 from holotron.envs.effects.gate import Gate
-from holotron.envs.effects.typed import is_payment, is_personal
-from holotron.envs.hands import ActionRefused
+from holotron.envs.effects.typed import is_payment
+from holotron.envs.focus import focused
 from holotron.envs.tab import Tab
 
 _SCRIPT = (files("holotron.envs") / "assets" / "gate.js").read_text()
+_CRITICAL = {"password": "a password", "payment": "payment data"}
 _CONTROL = (files("holotron.envs") / "assets" / "control.js").read_text().strip()
 
 
@@ -27,6 +27,10 @@ async def open_gate(gate: Gate, browser: Browser, context: BrowserContext) -> No
     async def message(_: Any, url: str, text: str) -> bool:
         return await gate.allows_message(str(url), str(text))
 
+    async def cookies(url: str) -> str:
+        return "; ".join(f"{one.get('name')}={one.get('value')}" for one in await context.cookies(url))
+
+    gate.cookies = cookies
     await context.expose_binding("__holotron_message", message)
     await context.add_init_script(_SCRIPT)
     await gate.attach(await browser.new_browser_cdp_session())
@@ -37,16 +41,14 @@ def adopt(gate: Gate, tab: Tab) -> None:
     letters: list[str] = []  # pressed one by one
 
     async def before_keys(text: str) -> None:
-        focus = await focused(tab.page)
+        focus = await focused(tab)
         letters.append(text)
         del letters[:-64]
         whole = text if len(text) > 1 else "".join(letters)
-        what = focus.kind or ("payment data" if is_payment(whole) else "")
-        if what and not await gate.allows_field(focus.url, what):
-            raise ActionRefused(f"The user did not allow typing {what} here.")
+        what = _CRITICAL.get(focus.kind, "payment data" if is_payment(whole) else "")
+        await gate.before_typing(focus, whole, what)
         if len(text) > 1:
             letters.clear()
-        gate.typed.add(whole, focus.url, search=focus.search and not is_personal(whole))
 
     tab.before_keys = before_keys
     tab.page.on(

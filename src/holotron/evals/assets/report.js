@@ -189,6 +189,8 @@ function details(step, view) {
   }
   part("Action", step.said, "p", "action");
   part("Refused", step.error, "p", "error");
+  part("The agent had proposed", step.proposed);
+  part("Before this, the user said", step.instruction);
   part("Thought", step.thought);
   part("Note", step.note);
   part("Page", [view.title, view.url].filter(Boolean).join("\n"));

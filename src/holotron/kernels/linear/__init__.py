@@ -10,7 +10,7 @@ from holotron.kernels.dispatch import has_fp8, train_with_triton, use_triton
 from holotron.kernels.linear import reference
 from holotron.kernels.linear.reference import Quantized
 
-__all__ = ["Quantized", "linear", "linear_gelu", "quantize", "relu2", "supports_fp8"]
+__all__ = ["Quantized", "gelu_quantized", "linear", "linear_gelu", "quantize", "relu2", "supports_fp8"]
 
 
 def supports_fp8(device: torch.device | str) -> bool:
@@ -20,7 +20,7 @@ def supports_fp8(device: torch.device | str) -> bool:
 
 
 def quantize(x: Tensor) -> Quantized:
-    """A matrix as e4m3 values with one scale per row (per token, or per output channel of a weight)."""
+    """e4m3 values with one scale per row (per token, or per output channel of a weight)."""
     if not supports_fp8(x.device):
         raise ConfigError(f"{torch.cuda.get_device_name(x.device)} has no 8-bit floats; use bf16 weights instead")
     if use_triton(x):
@@ -30,13 +30,13 @@ def quantize(x: Tensor) -> Quantized:
     return reference.quantize(x)
 
 
-def linear(x_TI: Tensor | Quantized, weight_OI: Tensor | Quantized) -> Tensor:
-    """x W^T; with an 8-bit weight the activations are quantised row by row, unless they already are."""
+def linear(x: Tensor | Quantized, weight_OI: Tensor | Quantized, bias_O: Tensor | None = None) -> Tensor:
+    """x W^T + b; with an 8-bit weight the activations are quantised row by row, unless they already are."""
     if isinstance(weight_OI, Quantized) and use_triton(weight_OI.values):
         from holotron.kernels.linear import triton
 
-        return triton.linear(x_TI, weight_OI)
-    return reference.linear(x_TI, weight_OI)
+        return triton.linear(x, weight_OI, bias_O)
+    return reference.linear(x, weight_OI, bias_O)
 
 
 def relu2(x_TI: Tensor, quantized: bool = False) -> Tensor | Quantized:
@@ -50,6 +50,15 @@ def relu2(x_TI: Tensor, quantized: bool = False) -> Tensor | Quantized:
 
         return triton.ReLU2.apply(x_TI)
     return reference.relu2(x_TI, quantized)
+
+
+def gelu_quantized(x: Tensor) -> Quantized:
+    """gelu(x), quantised for the product that follows."""
+    if use_triton(x):
+        from holotron.kernels.linear import triton
+
+        return triton.gelu_quantized(x)
+    return reference.gelu_quantized(x)
 
 
 def linear_gelu(x: Tensor, weight_OI: Tensor, bias_O: Tensor) -> Tensor:

@@ -21,8 +21,8 @@ SMALLEST = 1e-12  # the largest magnitude a row is assumed to have at least, so 
 
 
 class Quantized(NamedTuple):
-    values: Tensor  # e4m3, [rows, columns]
-    scale: Tensor  # fp32, [rows, 1]: what the values are multiplied by
+    values: Tensor  # e4m3, [..., rows, columns]
+    scale: Tensor  # fp32, [..., rows, 1]: what the values are multiplied by
 
     @property
     def shape(self) -> torch.Size:
@@ -39,14 +39,15 @@ def quantize(x: Tensor) -> Quantized:
     return Quantized((x / scale).clamp(-FP8_MAX, FP8_MAX).to(FP8), scale)
 
 
-def linear(x_TI: Tensor | Quantized, weight_OI: Tensor | Quantized) -> Tensor:
-    """x W^T. With an 8-bit weight the activations are quantised as well, unless they already are, and the result is
+def linear(x: Tensor | Quantized, weight_OI: Tensor | Quantized, bias_O: Tensor | None = None) -> Tensor:
+    """x W^T + b. With an 8-bit weight the activations are quantised as well, unless they already are, and the result is
     bf16 (accumulated in fp32)."""
     if isinstance(weight_OI, Tensor):
-        assert isinstance(x_TI, Tensor), "8-bit activations need an 8-bit weight"
-        return F.linear(x_TI, weight_OI)
-    x = quantize(x_TI) if isinstance(x_TI, Tensor) else x_TI
-    return F.linear(x.values.float() * x.scale, weight_OI.dequantize()).to(torch.bfloat16)
+        assert isinstance(x, Tensor), "8-bit activations need an 8-bit weight"
+        return F.linear(x, weight_OI, bias_O)
+    narrow = quantize(x) if isinstance(x, Tensor) else x
+    bias = bias_O.float() if bias_O is not None else None
+    return F.linear(narrow.dequantize(), weight_OI.dequantize(), bias).to(torch.bfloat16)
 
 
 def relu2(x_TI: Tensor, quantized: bool = False) -> Tensor | Quantized:
@@ -54,6 +55,10 @@ def relu2(x_TI: Tensor, quantized: bool = False) -> Tensor | Quantized:
     if quantized:
         return quantize(F.relu(x_TI.float()).square())
     return F.relu(x_TI).square()
+
+
+def gelu_quantized(x: Tensor) -> Quantized:
+    return quantize(F.gelu(x.float()))
 
 
 def linear_gelu(x: Tensor, weight_OI: Tensor, bias_O: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
-"""What surrounds a matrix product: squared ReLU and row-wise quantisation in Triton, one pass over memory each.
+"""What surrounds a matrix product: activations and row-wise quantisation in Triton, one pass over memory each.
 
-The products themselves are the vendor library's (`torch._scaled_mm` for 8 bits), which is hard to beat on large shapes.
+The products themselves are the vendor library's (`torch._scaled_mm` for 8 bits), which is hard to beat on large shapes;
+those of a few rows are ours (`triton_skinny`).
 """
 # mypy: disable-error-code="no-untyped-def"
 
@@ -12,6 +13,7 @@ import triton.language as tl
 from torch import Tensor
 
 from holotron.kernels.dispatch import two_powers
+from holotron.kernels.linear import triton_skinny
 from holotron.kernels.linear.reference import FP8, FP8_MAX, SMALLEST, Quantized
 
 _MAX: tl.constexpr = tl.constexpr(FP8_MAX)
@@ -30,28 +32,30 @@ def to_fp8(y, scale):
 
 
 @triton.jit
-def _activated(x_ptr, FIRST: tl.constexpr, SIZE: tl.constexpr, WIDTH: tl.constexpr, RELU2: tl.constexpr):
+def _activated(x_ptr, FIRST: tl.constexpr, SIZE: tl.constexpr, WIDTH: tl.constexpr, ACTIVATION: tl.constexpr):
     column = FIRST + tl.arange(0, SIZE)
     x = tl.load(x_ptr + column, column < WIDTH, other=0.0).to(tl.float32)
-    if RELU2:
+    if ACTIVATION == "relu2":
         x = tl.maximum(x, 0.0)
         x = x * x
+    if ACTIVATION == "gelu":  # by tanh, as the library's epilogue: off by 5e-4 at most, which 8 bits do not see
+        x = x / (1.0 + tl.exp2(-2.302208198 * (x + 0.044715 * x * x * x)))
     return x
 
 
 @triton.jit
 def _quantize(
     x_ptr, out_ptr, scale_ptr, stride,
-    WIDTH: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, RELU2: tl.constexpr,
+    WIDTH: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, ACTIVATION: tl.constexpr,
 ):  # fmt: skip
     """One row, held in registers as two powers of two (20480 = 16384 + 4096): its scale, then its rounded values."""
     row = tl.program_id(0).to(tl.int64)
     x_ptr += row * stride
     out_ptr += row * WIDTH
-    left = _activated(x_ptr, 0, LEFT, WIDTH, RELU2)
+    left = _activated(x_ptr, 0, LEFT, WIDTH, ACTIVATION)
     largest = tl.max(tl.abs(left), axis=0)
     if RIGHT > 0:
-        right = _activated(x_ptr, LEFT, RIGHT, WIDTH, RELU2)
+        right = _activated(x_ptr, LEFT, RIGHT, WIDTH, ACTIVATION)
         largest = tl.maximum(largest, tl.max(tl.abs(right), axis=0))
     scale = scale_of(largest)
     tl.store(scale_ptr + row, scale)
@@ -77,36 +81,45 @@ def _relu2_backward(x_ptr, dy_ptr, dx_ptr, count, BLOCK: tl.constexpr):
     tl.store(dx_ptr + at, (2.0 * x * dy).to(dx_ptr.dtype.element_ty), at < count)
 
 
-def _quantize_rows(x_TI: Tensor, relu2: bool) -> Quantized:
+def _quantize_rows(x: Tensor, activation: str) -> Quantized:
+    x_TI = x.reshape(-1, x.shape[-1])
     rows, width = x_TI.shape
-    out = torch.empty(x_TI.shape, dtype=FP8, device=x_TI.device)
-    scale = torch.empty((rows, 1), dtype=torch.float32, device=x_TI.device)
+    out = torch.empty(x.shape, dtype=FP8, device=x.device)
+    scale = torch.empty((*x.shape[:-1], 1), dtype=torch.float32, device=x.device)
     if rows:
         left, right = two_powers(width)
         warps = min(max(left // 512, 1), 32)
-        _quantize[(rows,)](x_TI, out, scale, x_TI.stride(0), width, left, right, relu2, num_warps=warps)
+        _quantize[(rows,)](x_TI, out, scale, x_TI.stride(0), width, left, right, activation, num_warps=warps)
     return Quantized(out, scale)
 
 
-def quantize(x_TI: Tensor) -> Quantized:
-    return _quantize_rows(x_TI, relu2=False)
+def quantize(x: Tensor) -> Quantized:
+    return _quantize_rows(x, "none")
 
 
-def linear(x_TI: Tensor | Quantized, weight_OI: Quantized) -> Tensor:
-    x = quantize(x_TI) if isinstance(x_TI, Tensor) else x_TI
-    return torch._scaled_mm(
-        x.values,
+def gelu_quantized(x: Tensor) -> Quantized:
+    return _quantize_rows(x, "gelu")
+
+
+def linear(x: Tensor | Quantized, weight_OI: Quantized, bias_O: Tensor | None = None) -> Tensor:
+    narrow = quantize(x) if isinstance(x, Tensor) else x
+    if narrow.values.dim() == 2 and len(narrow.values) <= triton_skinny.MOST_ROWS:
+        return triton_skinny.linear(narrow, weight_OI, bias_O)
+    out = torch._scaled_mm(
+        narrow.values.view(-1, narrow.shape[-1]),
         weight_OI.values.t(),
-        scale_a=x.scale,
+        bias=bias_O.to(torch.bfloat16) if bias_O is not None else None,
+        scale_a=narrow.scale.view(-1, 1),
         scale_b=weight_OI.scale.t(),
         out_dtype=torch.bfloat16,
         use_fast_accum=True,
     )
+    return out.view(*narrow.shape[:-1], -1)
 
 
 def relu2(x_TI: Tensor, quantized: bool = False) -> Tensor | Quantized:
     if quantized:
-        return _quantize_rows(x_TI, relu2=True)
+        return _quantize_rows(x_TI, "relu2")
     out = torch.empty(x_TI.shape, dtype=x_TI.dtype, device=x_TI.device)
     if out.numel():
         _relu2[(triton.cdiv(out.numel(), 4096),)](x_TI.contiguous(), out, out.numel(), 4096, num_warps=8)

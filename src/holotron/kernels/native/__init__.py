@@ -19,7 +19,7 @@ from torch import Tensor
 from holotron.kernels.layout import Layout
 from holotron.kernels.native.build import library
 
-__all__ = ["ATTENTION", "FEW", "MAMBA", "MLP", "Layer", "Program", "Shape", "library", "linear", "resize"]
+__all__ = ["ATTENTION", "FEW", "MAMBA", "MLP", "Layer", "Program", "Shape", "library", "linear", "resize", "unfilter"]
 
 MAMBA, MLP, ATTENTION = range(3)
 FEW = 20  # rows up to which a product only reads its weights once, as in linear.h
@@ -122,3 +122,21 @@ def resize(library: ctypes.CDLL, image_HW3: np.ndarray, rows: int, columns: int,
         c_void_p(tiles.data_ptr()),
     )
     return tiles
+
+
+SLACK = 4  # bytes beyond the end that png.h may touch
+
+
+def unfilter(library: ctypes.CDLL, raw: bytes, width: int, height: int, channels: int) -> np.ndarray | None:
+    """Lines of a PNG of three or four channels, all there are, to uint8 RGB [height, width, 3]. None: they are no such
+    lines, or something is transparent. Other threads run meanwhile."""
+    assert len(raw) == height * (1 + channels * width)
+    pixels = np.empty(height * width * channels + SLACK, np.uint8)
+    there, nothing = c_void_p(pixels.ctypes.data), bytes(channels * width + SLACK)
+    library.holotron_unfilter.restype = library.holotron_opaque.restype = ctypes.c_bool
+    # Bytes end with a zero of their own, which is all that is read beyond them.
+    if not library.holotron_unfilter(raw, c_long(width), c_long(height), channels, nothing, there):
+        return None
+    if channels == 4 and not library.holotron_opaque(there, c_long(width * height)):
+        return None
+    return pixels[: 3 * width * height].reshape(height, width, 3)

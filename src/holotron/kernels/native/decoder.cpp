@@ -8,6 +8,7 @@
 #include "mamba.h"
 #include "model.h"
 #include "norm.h"
+#include "png.h"
 #include "resize.h"
 #include "team.h"
 

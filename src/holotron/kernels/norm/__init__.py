@@ -71,11 +71,11 @@ def rms_norm_gated(y_THD: Tensor, gate_THD: Tensor, weight_D: Tensor, eps: float
 
 
 def add_layer_norm(
-    x: Tensor, residual: Tensor | None, weight_D: Tensor, bias_D: Tensor, eps: float
-) -> tuple[Tensor, Tensor]:
+    x: Tensor, residual: Tensor | None, weight_D: Tensor, bias_D: Tensor, eps: float, quantized: bool = False
+) -> tuple[Tensor | Quantized, Tensor]:
     """(layer_norm(x + residual), x + residual) over the last dimension. Without a residual yet, x starts the stream."""
     if use_triton(x, weight_D):
         from holotron.kernels.norm import triton_layer
 
-        return triton_layer.add_layer_norm(x, residual, weight_D, bias_D, eps)
-    return reference.add_layer_norm(x, residual, weight_D, bias_D, eps)
+        return triton_layer.add_layer_norm(x, residual, weight_D, bias_D, eps, quantized)
+    return reference.add_layer_norm(x, residual, weight_D, bias_D, eps, quantized)

@@ -47,10 +47,12 @@ def rms_norm_gated(y_THD: Tensor, gate_THD: Tensor, weight_D: Tensor, eps: float
 
 
 def add_layer_norm(
-    x: Tensor, residual: Tensor | None, weight_D: Tensor, bias_D: Tensor, eps: float
-) -> tuple[Tensor, Tensor]:
+    x: Tensor, residual: Tensor | None, weight_D: Tensor, bias_D: Tensor, eps: float, quantized: bool = False
+) -> tuple[Tensor | Quantized, Tensor]:
     """Like `add_rms_norm`, with the mean taken off as well and a bias added."""
     total = x if residual is None else x + residual
+    if quantized:
+        return quantize(F.layer_norm(total.float(), total.shape[-1:], weight_D.float(), bias_D.float(), eps)), total
     return F.layer_norm(total, total.shape[-1:], weight_D, bias_D, eps), total
 
 

@@ -16,6 +16,8 @@ from holotron.kernels.linear.reference import FP8, Quantized
 from holotron.kernels.linear.triton import scale_of, to_fp8
 from holotron.kernels.triton_math import silu
 
+FEW = 16  # rows: sequences that decode, fewer than there are multiprocessors
+
 
 @triton.jit
 def _load(ptr, at_R, live_R, FIRST: tl.constexpr, SIZE: tl.constexpr, WIDTH: tl.constexpr):
@@ -164,9 +166,10 @@ def add_rms_norm(
     total = x_TD if residual_TD is None else torch.empty(x_TD.shape, dtype=x_TD.dtype, device=x_TD.device)
     residual = x_TD if residual_TD is None else residual_TD
     left, right = two_powers(width)
-    # Short rows (the head norms of a transformer) share a program; long ones get a warp for every 512 columns or so.
+    # Short rows (the head norms of a transformer) share a program; long ones get a warp for every 512 columns or so, or
+    # more where there are only a few rows: then nothing counts but how long one takes.
     rows_per_program = max(1, 1024 // left)
-    warps = min(max(left * rows_per_program // 512, 1), 16)
+    warps = min(max(left * rows_per_program // (512 if rows > FEW else 256), 1), 16)
     if rows:
         _add_rms_norm[(triton.cdiv(rows, rows_per_program),)](
             x_TD,
@@ -213,7 +216,7 @@ def gated_rms_norm(
             left,
             right,
             quantized,
-            num_warps=min(max(block_g * left // 1024, 1), 16),
+            num_warps=min(max(block_g * left // (1024 if rows > FEW else 512), 1), 16),
         )
     return Quantized(out, scale) if quantized else out
 

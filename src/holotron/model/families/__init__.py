@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from holotron.errors import ConfigError
 from holotron.model.families.base import AgentDefaults, Chat, Family, ImageTokens
+from holotron.model.formats import other_form
 from holotron.model.hf_json import read_json, read_preprocessor
 from holotron.registry import Registry
 
@@ -94,6 +95,8 @@ def load_config(path: str | Path) -> ModelConfig:
     """Read a checkpoint folder's `config.json` (or the file itself)."""
     path = Path(path)
     file = path / "config.json" if path.is_dir() else path
+    if path.is_dir() and not file.is_file() and (form := other_form(path)):
+        raise ConfigError(f"{path} holds no config.json: {form}")
     return parse_config(read_json(file), str(file), read_preprocessor(file.parent) or None)
 
 

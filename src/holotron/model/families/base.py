@@ -65,6 +65,9 @@ class Family:
     # How its files hold experts where not one by one: all of a layer in one tensor, gates and inner projections side by
     # side, every matrix as we have it ("stacked") or turned over ("transposed").
     fused_experts: ClassVar[Literal["stacked", "transposed"] | None] = None
+    # What other tools put before the same names: a regular expression for their beginning, and ours. `weights.spelling`
+    # takes the first that fits; none may fit a name of ours.
+    spellings: ClassVar[tuple[tuple[str, str], ...]] = ()
     # Of the tensors that have no parameter here: those that published files may carry all the same.
     ignored: ClassVar[re.Pattern[str]] = re.compile(r"(^|\.)rotary_emb\.inv_freq$")
 

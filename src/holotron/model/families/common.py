@@ -5,6 +5,7 @@ Several generations of files describe the same thing under different names; all 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,16 +33,42 @@ class Fields:
 
     def integer(self, *names: str, default: int | None = None) -> int:
         value = self.get(*names, default=default) if default is not None else self.need(*names)
-        if isinstance(value, bool) or not isinstance(value, int | float) or int(value) != value or value < 1:
+        if not _is_number(value) or int(value) != value or not 1 <= value < _TOO_LARGE:
             raise ConfigError(f"{self.where}: {names[0]} must be a positive whole number, found {value!r}")
         return int(value)
 
-    def part(self, *names: str) -> Fields:
-        """A section that has to be there."""
-        value = self.need(*names)
+    def number(self, *names: str, default: float) -> float:
+        """A positive number."""
+        value = self.get(*names, default=default)
+        if not _is_number(value) or value <= 0:
+            raise ConfigError(f"{self.where}: {names[0]} must be a positive number, found {value!r}")
+        return float(value)
+
+    def flag(self, *names: str, default: bool) -> bool:
+        value = self.get(*names, default=default)
+        if not isinstance(value, bool):
+            raise ConfigError(f"{self.where}: {names[0]} must be true or false, found {value!r}")
+        return value
+
+    def strings(self, *names: str) -> list[str] | None:
+        value = self.get(*names)
+        if value is not None and not (isinstance(value, list) and all(isinstance(item, str) for item in value)):
+            raise ConfigError(f"{self.where}: {names[0]} must be a list of names, found {value!r}")
+        return value
+
+    def part(self, *names: str, optional: bool = False) -> Fields:
+        """A section; an optional one may be absent."""
+        value = self.get(*names, default={}) if optional else self.need(*names)
         if not isinstance(value, Mapping):
             raise ConfigError(f"{self.where}: {names[0]} must be an object, found {type(value).__name__}")
         return Fields(value, f"{self.where}: {names[0]}")
+
+
+_TOO_LARGE = 2**40  # for a size
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def names_kind(data: Mapping[str, Any], kinds: tuple[str, ...]) -> bool:
@@ -54,19 +81,28 @@ def names_kind(data: Mapping[str, Any], kinds: tuple[str, ...]) -> bool:
 def read_tokens(top: Mapping[str, Any], llm: Mapping[str, Any], image_ids: tuple[int, int, int]) -> TokenIds:
     """`image_ids` are the family's own. Where a file gives the image token alone, its tags follow it."""
 
-    def either(name: str) -> Any:
-        return top.get(name) if top.get(name) is not None else llm.get(name)
+    def either(*names: str) -> Any:
+        return next((place[name] for name in names for place in (top, llm) if place.get(name) is not None), None)
+
+    def one(*names: str) -> int | None:
+        index = either(*names)
+        if index is not None and (type(index) is not int or index < 0):
+            raise ConfigError(f"config.json: {names[0]} must be a token id, found {index!r}")
+        return index
 
     eos = either("eos_token_id")
-    image = either("img_context_token_id") or either("image_token_id") or image_ids[0]
+    ends = eos if isinstance(eos, list) else [] if eos is None else [eos]
+    if not all(type(index) is int for index in ends):
+        raise ConfigError(f"config.json: eos_token_id must be a token id or a list of them, found {eos!r}")
+    image = one("img_context_token_id", "image_token_id") or image_ids[0]
     start, end = image_ids[1:] if image == image_ids[0] else (image + 1, image + 2)
     return TokenIds(
         image=image,
-        image_start=either("img_start_token_id") or either("vision_start_token_id") or start,
-        image_end=either("img_end_token_id") or either("vision_end_token_id") or end,
-        bos=either("bos_token_id"),
-        eos=tuple(eos) if isinstance(eos, list) else (eos,) if eos is not None else (),
-        first_unsampled=either("first_unsampled_token_id"),
+        image_start=one("img_start_token_id", "vision_start_token_id") or start,
+        image_end=one("img_end_token_id", "vision_end_token_id") or end,
+        bos=one("bos_token_id"),
+        eos=tuple(ends),
+        first_unsampled=one("first_unsampled_token_id"),
     )
 
 

@@ -44,6 +44,8 @@ class NemotronH(Family):
     name = "nemotron_h"
     model_types = ("nemotron_h", "NemotronHForCausalLM")
     chat = Chat("chatml", mark="<|im_start|>", end="<|im_end|>")  # of Nemotron 3; Nano v2 writes as `nemotron_vl` does
+    # Transformers' own names in memory, which trainers may store; and a decoder that was taken out of a larger model.
+    spellings = ((r"(?:language_model\.)?model\.", "backbone."), (r"language_model\.", ""))
     ignored = re.compile(r"(^|\.)mtp\.|(^|\.)rotary_emb\.inv_freq$")
 
     def recognises(self, data: Mapping[str, Any]) -> bool:
@@ -79,26 +81,31 @@ def read_decoder(f: Fields) -> DecoderConfig:
         attention=_attention(f, hidden) if "*" in pattern else None,
         mlp=_mlp(f) if "-" in pattern else None,
         moe=_experts(f) if "E" in pattern else None,
-        eps=float(f.get("layer_norm_epsilon", "rms_norm_eps", "norm_eps", default=1e-5)),
-        tied_embeddings=bool(f.get("tie_word_embeddings", default=False)),
+        eps=f.number("layer_norm_epsilon", "rms_norm_eps", "norm_eps", default=1e-5),
+        tied_embeddings=f.flag("tie_word_embeddings", default=False),
         max_positions=f.integer("max_position_embeddings", default=131_072),
     )
 
 
 def _pattern(f: Fields) -> str:
-    listed = f.get("layers_block_type", "layer_types", "block_types")
+    listed = f.strings("layers_block_type", "layer_types", "block_types")
     pattern = f.get("hybrid_override_pattern", "hybrid_layer_pattern")
+    if isinstance(pattern, list):  # some write its letters apart
+        pattern = "".join(map(str, pattern))
     if pattern is None and listed is None:
         raise ConfigError(f"{f.where} lacks hybrid_override_pattern / layers_block_type")
     if pattern is None:
-        unknown = sorted({str(kind) for kind in listed} - set(_LETTERS))
+        assert listed is not None
+        unknown = sorted(set(listed) - set(_LETTERS))
         if unknown:
             raise ConfigError(f"{f.where}: unknown block types {unknown}; known are {sorted(_LETTERS)}")
         pattern = "".join(_LETTERS[kind] for kind in listed)
+    if not isinstance(pattern, str):
+        raise ConfigError(f"{f.where}: hybrid_override_pattern must be letters such as 'M-M*-', found {pattern!r}")
     layers = f.get("num_hidden_layers", default=len(pattern))
     if len(pattern) != layers:
         raise ConfigError(f"{f.where}: the layer pattern has {len(pattern)} letters, num_hidden_layers says {layers}")
-    return str(pattern)
+    return pattern
 
 
 def _mamba(f: Fields) -> MambaConfig:
@@ -111,7 +118,7 @@ def _mamba(f: Fields) -> MambaConfig:
         state=f.integer("ssm_state_size", "mamba_d_state", "state_size"),
         groups=f.integer("n_groups", "mamba_n_groups", "mamba_num_groups"),
         kernel=f.integer("conv_kernel", "mamba_d_conv", default=4),
-        conv_bias=bool(f.get("use_conv_bias", "mamba_conv_bias", default=True)),
+        conv_bias=f.flag("use_conv_bias", "mamba_conv_bias", default=True),
         chunk=f.integer("chunk_size", "mamba_chunk_size", default=128),
     )
 
@@ -131,9 +138,9 @@ def _mlp(f: Fields) -> MLPConfig:
         raise ConfigError(f"{f.where}: mlp_hidden_act {activation!r} is not supported; this family uses 'relu2'")
     width = f.need("intermediate_size")
     if isinstance(width, list):
-        if len(set(width)) != 1:
-            raise ConfigError(f"{f.where}: MLP layers of different widths are not supported: {sorted(set(width))}")
-        return MLPConfig(int(width[0]))
+        if not width or any(other != width[0] for other in width):
+            raise ConfigError(f"{f.where}: MLP layers of different widths are not supported: {width}")
+        return MLPConfig(Fields({"intermediate_size": width[0]}, f.where).integer("intermediate_size"))
     return MLPConfig(f.integer("intermediate_size"))
 
 
@@ -145,11 +152,11 @@ def _experts(f: Fields) -> MoEConfig:
         top_k=f.integer("num_experts_per_tok"),
         width=width,
         shared_width=f.integer("moe_shared_expert_intermediate_size", default=width) * shared,
-        scale=float(f.get("routed_scaling_factor", default=1.0)),
+        scale=f.number("routed_scaling_factor", default=1.0),
         groups=f.integer("n_group", default=1),
         top_groups=f.integer("topk_group", default=1),
-        normalise=bool(f.get("norm_topk_prob", default=True)),
-        latent=f.get("moe_latent_size"),
+        normalise=f.flag("norm_topk_prob", default=True),
+        latent=f.integer("moe_latent_size") if f.get("moe_latent_size") is not None else None,
     )
 
 

@@ -30,7 +30,7 @@ class NemotronOmni(NemotronVL):
     image_ids = (18, 21, 22)
     agents = (
         AgentDefaults(
-            r"holotron-?[34]|nemotron-3-nano-omni",
+            r"holotron-?[34]",
             "desktop",
             temperature=0.8,
             top_p=0.95,
@@ -83,6 +83,6 @@ def holotron_3_nano() -> ModelConfig:
         name="holotron-3-nano",
         family=NemotronOmni.name,
         vision=VisionConfig(prefix=NemotronOmni.prefix_tokens, align_corners=NemotronOmni.align_corners),
-        projector=ProjectorConfig(20480),  # as in the generation before; a real checkpoint's tensors decide
+        projector=ProjectorConfig(20480),  # so the published number of parameters says
         image=ImageConfig(min_patches=1024, max_patches=13312),
     )

@@ -42,6 +42,10 @@ class NemotronVL(Family):
     )
     # Of the tower whatever is not asked for: conditioners, layer scales, video embedders come and go between releases.
     ignored = re.compile(NemotronH.ignored.pattern + r"|^sound|^vision_model\.")
+    spellings = (
+        (r"(?:model\.)?language_model\.model\.", "language_model.backbone."),
+        (r"model\.(?=language_model\.|vision_model\.|mlp1\.|sound)", ""),
+    )
     code = "nvidia/NVIDIA-Nemotron-Nano-12B-v2-VL-BF16"
     # What the tower is like where its configuration does not say.
     prefix_tokens = 16
@@ -53,7 +57,7 @@ class NemotronVL(Family):
     def read(self, data: Mapping[str, Any], where: str, preprocessor: Mapping[str, Any] | None = None) -> ModelConfig:
         top = Fields(data, where)
         llm = top.part("llm_config", "text_config", "language_config")
-        shuffle = round(1 / float(top.get("downsample_ratio", default=0.5)))
+        shuffle = max(round(1 / top.number("downsample_ratio", default=0.5)), 1)
         if top.get("ps_version", default="v2") != "v2":
             raise ConfigError(f"{where}: ps_version {data['ps_version']!r} is not supported; this family uses 'v2'")
         return ModelConfig(

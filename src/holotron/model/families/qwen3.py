@@ -14,6 +14,7 @@ from holotron.model.config import AttentionConfig, DecoderConfig, MLPConfig, Mod
 from holotron.model.families import FAMILIES
 from holotron.model.families.base import Chat, Family
 from holotron.model.families.common import Fields, names_kind, read_tokens, write_sizes, write_tokens
+from holotron.model.families.qwen_tower import TEXT_SPELLINGS
 
 _OUTSIDE_LAYERS = {
     "backbone.embeddings.weight": "model.embed_tokens.weight",
@@ -27,6 +28,7 @@ class Qwen3(Family):
     name = "qwen3"
     model_types = ("qwen3", "Qwen3ForCausalLM")
     chat = Chat("chatml", mark="<|im_start|>", end="<|im_end|>")
+    spellings = TEXT_SPELLINGS
 
     def recognises(self, data: Mapping[str, Any]) -> bool:
         return names_kind(data, self.model_types)
@@ -79,10 +81,10 @@ def layer_key(name: str) -> str:
 
 def _decoder(f: Fields) -> DecoderConfig:
     heads, hidden = f.integer("num_attention_heads"), f.integer("hidden_size")
-    rope = f.get("rope_parameters", "rope_scaling", default={})
-    theta = f.get("rope_theta", default=rope.get("rope_theta", 1_000_000.0))
-    if rope.get("rope_type", "default") != "default":
-        raise ConfigError(f"{f.where}: rope_type {rope['rope_type']!r} is not supported")
+    rope = f.part("rope_parameters", "rope_scaling", optional=True)
+    theta = f.number("rope_theta", default=rope.number("rope_theta", default=1_000_000.0))
+    if (kind := rope.get("rope_type", "type", default="default")) != "default":
+        raise ConfigError(f"{f.where}: rope_type {kind!r} is not supported")
     return DecoderConfig(
         vocab=f.integer("vocab_size"),
         hidden=hidden,
@@ -91,12 +93,12 @@ def _decoder(f: Fields) -> DecoderConfig:
             heads=heads,
             kv_heads=f.integer("num_key_value_heads", default=heads),
             head_dim=f.integer("head_dim", default=max(1, hidden // heads)),
-            rope_theta=float(theta),
+            rope_theta=theta,
             qk_norm=True,
         ),
         mlp=MLPConfig(f.integer("intermediate_size"), "swiglu"),
-        eps=float(f.get("rms_norm_eps", default=1e-6)),
-        tied_embeddings=bool(f.get("tie_word_embeddings", default=False)),
+        eps=f.number("rms_norm_eps", default=1e-6),
+        tied_embeddings=f.flag("tie_word_embeddings", default=False),
         max_positions=f.integer("max_position_embeddings", default=40_960),
     )
 

@@ -12,23 +12,25 @@ from typing import Any, ClassVar
 from holotron.errors import ConfigError
 from holotron.model.config import AttentionConfig, DecoderConfig, DeltaConfig, MLPConfig, ModelConfig, MoEConfig
 from holotron.model.families import FAMILIES
-from holotron.model.families.base import Chat, Family
-from holotron.model.families.common import Fields, read_tokens, write_sizes, write_tokens
-from holotron.model.families.qwen_tower import read_rope
+from holotron.model.families.base import Chat, Family, nested_decoder
+from holotron.model.families.common import Fields, names_kind, read_tokens, write_sizes, write_tokens
+from holotron.model.families.qwen_tower import TEXT_SPELLINGS, read_rope
 
 MODEL_TYPES = ("qwen3_5_text", "qwen3_5_moe_text")
+_CLASSES = ("Qwen3_5ForCausalLM", "Qwen3_5MoeForCausalLM")
 _MIXERS = {"linear_attention": "G", "full_attention": "*"}
 
 
 @FAMILIES.register("qwen3_5")
 class Qwen35(Family):
     name = "qwen3_5"
-    model_types: ClassVar[tuple[str, ...]] = MODEL_TYPES
+    model_types: ClassVar[tuple[str, ...]] = (*MODEL_TYPES, *_CLASSES)
     chat = Chat("chatml", mark="<|im_start|>", end="<|im_end|>")
+    spellings: ClassVar[tuple[tuple[str, str], ...]] = TEXT_SPELLINGS
     ignored = re.compile(r"(^|\.)mtp\.|(^|\.)rotary_emb\.inv_freq$")
 
     def recognises(self, data: Mapping[str, Any]) -> bool:
-        return data.get("model_type") in MODEL_TYPES
+        return is_text(data)
 
     def read(self, data: Mapping[str, Any], where: str, preprocessor: Mapping[str, Any] | None = None) -> ModelConfig:
         f = Fields(data, where)
@@ -47,6 +49,11 @@ class Qwen35(Family):
         return tensor_key(parameter.removeprefix("language_model."))
 
 
+def is_text(data: Mapping[str, Any]) -> bool:
+    """A text model that was taken out of a composite may keep one of the composite's names."""
+    return nested_decoder(data) is None and names_kind(data, (*MODEL_TYPES, *_CLASSES))
+
+
 def decoder(f: Fields, *, sees: bool = False) -> DecoderConfig:
     """What a text model's `config.json` (or the composite's `text_config`) describes. Left out, a field has the default
     of transformers' configuration class. Only where there are pictures (`sees`) do positions have three axes."""
@@ -54,10 +61,13 @@ def decoder(f: Fields, *, sees: bool = False) -> DecoderConfig:
         raise ConfigError(f"{f.where}: biases in the attention projections are not part of this family")
     if f.get("hidden_act", default="silu") != "silu":
         raise ConfigError(f"{f.where}: hidden_act {f.get('hidden_act')!r} is not supported; this family uses 'silu'")
+    if (gate := f.get("output_gate_type", default="silu")) not in ("silu", "swish"):  # of Gated DeltaNet's norm
+        raise ConfigError(f"{f.where}: output_gate_type {gate!r} is not supported; this family uses 'swish'")
+    if f.get("attn_output_gate", default=True) is False:
+        raise ConfigError(f"{f.where}: attn_output_gate false is not supported; attention of this family is gated")
     heads, head_dim = f.integer("num_attention_heads"), f.integer("head_dim", default=256)
-    share = float(f.get("partial_rotary_factor", default=0.25))
-    if isinstance(rope := f.get("rope_parameters", "rope_scaling"), Mapping):
-        share = float(rope.get("partial_rotary_factor", share))
+    rope = f.part("rope_parameters", "rope_scaling", optional=True)
+    share = rope.number("partial_rotary_factor", default=f.number("partial_rotary_factor", default=0.25))
     turned = int(head_dim * share)
     theta, sections = read_rope(f, 10_000.0, (11, 11, 10))
     experts = f.get("num_experts") is not None
@@ -84,9 +94,9 @@ def decoder(f: Fields, *, sees: bool = False) -> DecoderConfig:
         ),
         mlp=None if experts else MLPConfig(f.integer("intermediate_size"), "swiglu"),
         moe=_experts(f) if experts else None,
-        eps=float(f.get("rms_norm_eps", default=1e-6)),
+        eps=f.number("rms_norm_eps", default=1e-6),
         centred_norms=True,
-        tied_embeddings=bool(f.get("tie_word_embeddings", default=False)),
+        tied_embeddings=f.flag("tie_word_embeddings", default=False),
         max_positions=f.integer("max_position_embeddings", default=32_768),
     )
 
@@ -105,7 +115,7 @@ def _experts(f: Fields) -> MoEConfig:
 
 def _mixers(f: Fields) -> list[str]:
     layers = f.integer("num_hidden_layers")
-    kinds = f.get("layer_types")
+    kinds = f.strings("layer_types")
     if kinds is None:
         every = f.integer("full_attention_interval", default=4)
         kinds = ["linear_attention" if (i + 1) % every else "full_attention" for i in range(layers)]

@@ -22,9 +22,16 @@ from holotron.model.config import (
 from holotron.model.families import FAMILIES
 from holotron.model.families.base import AgentDefaults
 from holotron.model.families.common import Fields, names_kind, read_tokens
-from holotron.model.families.qwen3_5 import Qwen35, decoder, tensor_key, written
+from holotron.model.families.qwen3_5 import Qwen35, decoder, is_text, tensor_key, written
 from holotron.model.families.qwen3_vl import IMAGE, TOWER_300M, TOWER_400M
-from holotron.model.families.qwen_tower import IMAGE_TOKENS, composite_key, read_vision, write_tokens, write_vision
+from holotron.model.families.qwen_tower import (
+    COMPOSITE_SPELLINGS,
+    IMAGE_TOKENS,
+    composite_key,
+    read_vision,
+    write_tokens,
+    write_vision,
+)
 from holotron.model.processor.tiling import ImageConfig
 
 _CLASSES = ("Qwen3_5ForConditionalGeneration", "Qwen3_5MoeForConditionalGeneration")
@@ -34,20 +41,24 @@ _CLASSES = ("Qwen3_5ForConditionalGeneration", "Qwen3_5MoeForConditionalGenerati
 class Qwen35VL(Qwen35):
     name = "qwen3_5_vl"
     model_types = ("qwen3_5", "qwen3_5_moe", *_CLASSES)
+    spellings = COMPOSITE_SPELLINGS
     image_tokens = IMAGE_TOKENS
     image_ids = (248_056, 248_053, 248_054)
     agents = (
-        # Its own loop is not published. What is (localisation: coordinates from 0 to 1000, JSON) is that of Holo2.
-        AgentDefaults(r"holo-?[34]", "holotron", source="as Holo2; huggingface.co/Hcompany/Holo3-35B-A3B"),
+        # Of Holo3 and Holo3.1 the contract is published: note, thought and a flat tool call as JSON, 0 to 1000, the
+        # last three screenshots, reasoning on, for which there is room as in Holotron's loop. Holo4: taken to be alike.
+        AgentDefaults(
+            r"holo-?[34]", "holotron", max_tokens=4096, thinking=True, source="hub.hcompany.ai/agent-loop (2026)"
+        ),
     )
 
     def recognises(self, data: Mapping[str, Any]) -> bool:
-        return names_kind(data, self.model_types)
+        return names_kind(data, self.model_types) and not is_text(data)
 
     def read(self, data: Mapping[str, Any], where: str, preprocessor: Mapping[str, Any] | None = None) -> ModelConfig:
         top = Fields(data, where)
         text = top.part("text_config")
-        tied = bool(top.get("tie_word_embeddings", default=text.get("tie_word_embeddings")))
+        tied = top.flag("tie_word_embeddings", default=text.flag("tie_word_embeddings", default=False))
         inside = replace(decoder(text, sees=True), tied_embeddings=tied)
         return ModelConfig(
             decoder=inside,

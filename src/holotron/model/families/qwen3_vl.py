@@ -21,6 +21,7 @@ from holotron.model.families.base import AgentDefaults, Chat, Family
 from holotron.model.families.common import Fields, names_kind, read_tokens, write_sizes
 from holotron.model.families.qwen3 import layer_key
 from holotron.model.families.qwen_tower import (
+    COMPOSITE_SPELLINGS,
     IMAGE_TOKENS,
     composite_key,
     read_rope,
@@ -42,9 +43,13 @@ class Qwen3VL(Family):
     image_ids = (151_655, 151_652, 151_653)
     chat = Chat("chatml", mark="<|im_start|>", end="<|im_end|>")
     fused_experts = "transposed"
+    spellings = COMPOSITE_SPELLINGS
     agents = (
-        # Three screenshots to a request; it thinks unless it is told not to; how it is sampled its checkpoint says.
-        AgentDefaults(r"holo-?2", "holotron", source="hcompai/hai-cookbook@36bf0e9, holo2/deploy_with_vllm.md"),
+        # Three screenshots to a request; it thinks unless it is told not to, so a reply needs room for that; how it is
+        # sampled its checkpoint says.
+        AgentDefaults(
+            r"holo-?2", "holotron", max_tokens=4096, source="hcompai/hai-cookbook@2ba8961, holo2/deploy_with_vllm.md"
+        ),
     )
 
     def recognises(self, data: Mapping[str, Any]) -> bool:
@@ -53,7 +58,8 @@ class Qwen3VL(Family):
     def read(self, data: Mapping[str, Any], where: str, preprocessor: Mapping[str, Any] | None = None) -> ModelConfig:
         top = Fields(data, where)
         text = top.part("text_config")
-        decoder = _decoder(text, bool(top.get("tie_word_embeddings", default=text.get("tie_word_embeddings"))))
+        tied = top.flag("tie_word_embeddings", default=text.flag("tie_word_embeddings", default=False))
+        decoder = _decoder(text, tied)
         return ModelConfig(
             decoder=decoder,
             vision=read_vision(top, decoder.hidden),
@@ -110,7 +116,7 @@ def _decoder(f: Fields, tied: bool) -> DecoderConfig:
         ),
         mlp=None if experts else MLPConfig(f.integer("intermediate_size"), "swiglu"),
         moe=_experts(f) if experts else None,
-        eps=float(f.get("rms_norm_eps", default=1e-6)),
+        eps=f.number("rms_norm_eps", default=1e-6),
         tied_embeddings=tied,
         max_positions=f.integer("max_position_embeddings", default=128_000),
     )

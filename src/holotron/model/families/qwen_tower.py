@@ -4,13 +4,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 from holotron.errors import ConfigError
 from holotron.model.config import QwenVisionConfig, TokenIds
 from holotron.model.families.base import ImageTokens
 from holotron.model.families.common import Fields
+
+# As transformers called them before the composite had a model of its own, and with a text model inside; lm_head apart.
+COMPOSITE_SPELLINGS = (
+    (r"(?:model\.)?language_model\.model\.", "model.language_model."),
+    (r"(?:model\.)?language_model\.lm_head\.", "lm_head."),
+    (r"language_model\.", "model.language_model."),
+    (r"model\.(?=layers\.|embed_tokens\.|norm\.)", "model.language_model."),
+    (r"visual\.", "model.visual."),
+)
+# A decoder that was taken out of the composite with its names.
+TEXT_SPELLINGS = (
+    (r"(?:model\.)?language_model\.lm_head\.", "lm_head."),
+    (r"(?:model\.)?language_model\.(?:model\.)?", "model."),
+)
 
 IMAGE_TOKENS = ImageTokens("<|image_pad|>", "<|vision_start|>", "<|vision_end|>")
 
@@ -65,16 +78,14 @@ def read_rope(
     f: Fields, default_theta: float, default_sections: tuple[int, int, int]
 ) -> tuple[float, tuple[int, int, int]]:
     """Base and sections of M-RoPE; its interleaved form is the only one there is in these families."""
-    rope = f.get("rope_parameters", "rope_scaling", default={})
-    if not isinstance(rope, Mapping):
-        raise ConfigError(f"{f.where}: rope_parameters must be an object, found {type(rope).__name__}")
-    kind = rope.get("rope_type", rope.get("type", "default"))
+    rope = f.part("rope_parameters", "rope_scaling", optional=True)
+    kind = rope.get("rope_type", "type", default="default")
     if kind not in ("default", "mrope") or rope.get("mrope_interleaved") is False:
         raise ConfigError(f"{f.where}: rope_type {kind!r} is not supported; this family's is interleaved M-RoPE")
-    sections = rope.get("mrope_section") or default_sections
+    sections = rope.get("mrope_section", default=default_sections)
     if not isinstance(sections, list | tuple) or len(sections) != 3 or not all(type(n) is int for n in sections):
         raise ConfigError(f"{f.where}: mrope_section must be three numbers of pairs, found {sections!r}")
-    theta = float(f.get("rope_theta", default=rope.get("rope_theta", default_theta)))
+    theta = f.number("rope_theta", default=rope.number("rope_theta", default=default_theta))
     return theta, (sections[0], sections[1], sections[2])
 
 

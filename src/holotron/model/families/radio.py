@@ -29,7 +29,7 @@ def is_dynamic(data: Mapping[str, Any]) -> bool:
 def read_vision(top: Fields, *, prefix: int, align_corners: bool) -> VisionConfig:
     """`prefix` and `align_corners` are the family's own, for files that do not say."""
     v = top.part("vision_config")
-    arguments = Fields(v.get("args", default={}), f"{v.where}: args")
+    arguments = v.part("args", optional=True)
     patch = top.integer("patch_size", default=v.integer("patch_size", default=16))
     if "hidden_size" in v.data and "num_hidden_layers" in v.data:
         hidden = v.integer("hidden_size")
@@ -37,7 +37,7 @@ def read_vision(top: Fields, *, prefix: int, align_corners: bool) -> VisionConfi
             "hidden": hidden,
             "layers": v.integer("num_hidden_layers"),
             "heads": v.integer("num_attention_heads"),
-            "mlp": v.integer("intermediate_size", default=round(hidden * float(v.get("mlp_ratio", default=4.0)))),
+            "mlp": v.integer("intermediate_size", default=round(hidden * v.number("mlp_ratio", default=4.0))),
         }
     else:
         name = str(arguments.get("model", default=v.get("model_name", "version", default="vit_huge_patch16_224")))
@@ -45,17 +45,23 @@ def read_vision(top: Fields, *, prefix: int, align_corners: bool) -> VisionConfi
         if name not in _TOWERS:
             raise ConfigError(f"{v.where}: unknown tower {name!r}; known are {sorted(_TOWERS)}")
         shape = _TOWERS[name]
-    side = v.get("max_resolution", "cpe_max_size", "max_img_size", default=arguments.get("cpe_max_size", default=2048))
+    side = v.integer(
+        "max_resolution", "cpe_max_size", "max_img_size", default=arguments.integer("cpe_max_size", default=2048)
+    )
     if v.get("num_cls_tokens", "num_registers") is not None:  # as transformers counts them
-        prefix = int(v.get("num_cls_tokens", default=3)) + int(v.get("num_registers", default=7))
+        prefix = v.integer("num_cls_tokens", default=3) + _registers(v)
     return VisionConfig(
         **shape,
         patch=patch,
-        grid=v.integer("position_grid", default=int(side) // patch),
+        grid=v.integer("position_grid", default=max(side // patch, 1)),
         prefix=v.integer("num_prefix_tokens", default=prefix),
-        eps=float(v.get("layer_norm_eps", default=1e-6)),
-        align_corners=bool(v.get("position_align_corners", default=align_corners)),
+        eps=v.number("layer_norm_eps", default=1e-6),
+        align_corners=v.flag("position_align_corners", default=align_corners),
     )
+
+
+def _registers(v: Fields) -> int:
+    return 0 if v.get("num_registers") == 0 else v.integer("num_registers", default=7)
 
 
 def write_vision(v: VisionConfig, image: ImageConfig) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from typing import Any
 from holotron.errors import CheckpointError, ConfigError
 from holotron.model.families import families, recognise
 from holotron.model.families.base import Family, nested_decoder
+from holotron.model.formats import other_tokenizer
 from holotron.model.hf_json import read_json, read_preprocessor
 from holotron.model.processor.sampling import SamplingDefaults
 from holotron.model.processor.template import ChatTemplate
@@ -42,7 +43,7 @@ def read(path: Path) -> ProcessorFiles:
         return read_json(path / name) if (path / name).is_file() else {}
 
     if not (path / "tokenizer.json").is_file():
-        raise CheckpointError(f"{path} holds no tokenizer.json; a checkpoint folder needs one")
+        raise CheckpointError(other_tokenizer(path))
     config, settings, generation = (
         optional("config.json"),
         optional("tokenizer_config.json"),
@@ -99,7 +100,10 @@ def _write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 def _content(token: Any) -> str:
     """A token is written as its text, or as an object that holds it."""
-    return str(token["content"] if isinstance(token, Mapping) else token)
+    content = token.get("content") if isinstance(token, Mapping) else token
+    if not isinstance(content, str):
+        raise ConfigError(f"tokenizer_config.json: a token must be a text or an object with content, found {token!r}")
+    return content
 
 
 def _images(config: Mapping[str, Any], preprocessor: Mapping[str, Any]) -> ImageConfig | None:

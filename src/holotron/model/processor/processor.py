@@ -20,7 +20,7 @@ from typing import Any
 
 from torch import Tensor
 
-from holotron.errors import ConfigError, InputError
+from holotron.errors import CapacityError, ConfigError, InputError
 from holotron.model.processor import folder
 from holotron.model.processor.deltas import MARK, Deltas, Run, ShownScreen, address, cut_delta, screen_key, whole_runs
 from holotron.model.processor.images import ImageLimits, TiledImage, tile_keys, to_tiles
@@ -40,6 +40,7 @@ class PromptLimits:
     max_images: int = 4
     max_tiles: int = 4 * 13
     max_tokens: int = 131_072
+    max_text_tokens: int | None = None  # without its pictures; checked before the text is tokenised, as far as possible
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +237,7 @@ class Processor:
             end = ink(tokenizer.image_end) if tokenizer.image_end_id is not None else ""
             tagged = f"{start}{(image := ink(tokenizer.image))}{end}"
             text = text.replace(tagged, image).replace(image, tagged)
+        self._check_text(text)
         short = tokenizer.encode_inked(text)
         if tokenizer.image_id is not None and (places := short.count(tokenizer.image_id)) != len(sources):
             raise ConfigError(f"the chat template wrote {places} image placeholders for {len(sources)} images")
@@ -263,6 +265,11 @@ class Processor:
             images.append(shown)
         self._check_tokens(len(ids))
         return Prompt(ids, tuple(images), plain(text), text.rstrip().endswith(ink("<think>")))
+
+    def _check_text(self, text: str) -> None:
+        least, limit = len(text) // self.tokenizer.longest, self.limits.max_text_tokens
+        if limit is not None and least > limit:
+            raise CapacityError(f"the prompt's text has at least {least:,} tokens; the limit is {limit:,}")
 
     def _check_tokens(self, count: int) -> None:
         if count > self.limits.max_tokens:

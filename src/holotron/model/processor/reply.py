@@ -1,7 +1,7 @@
 """A reply's text to its three parts: reasoning, what is said, and tool calls; at once or while it streams.
 
-    parser = ReplyParser(opens_reasoning=prompt.opens_reasoning, tools=tools)
-    for text in stream: show(parser.push(text))
+    parser = ReplyParser(opens_reasoning=prompt.opens_reasoning, tools=tools, tokenizer=tokenizer)
+    for event in stream: show(parser.push(event.text, [event.token]))
     show(parser.finish())
 
 Three notations of tool calls occur in the family, and all are read:
@@ -18,14 +18,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from holotron.model.processor.ink import ink
+from holotron.model.processor.ink import ink, plain
+from holotron.model.processor.tags import CLOSING, CallTags
+from holotron.model.processor.tokenizer import Tokenizer
 
-_CLOSING = {"<TOOLCALL>": "</TOOLCALL>", "<tool_call>": "</tool_call>"}
-_OPENING = re.compile("|".join(_CLOSING))
+_OPENING = re.compile("|".join(CLOSING))
 _FUNCTION = re.compile(r"\s*<function=([^>\n]+)>(.*?)(?:</function>\s*|\Z)", re.S)
 _PARAMETER = re.compile(r"\s*<parameter=([^>\n]+)>(.*?)(?:</parameter>\s*|(?=<parameter=)|\Z)", re.S)
 
@@ -63,7 +64,7 @@ def inked_reply(text: str) -> str:
     text = inked_reasoning(text)
     pieces, place = [], 0
     while found := _OPENING.search(text, place):
-        closing = _CLOSING[found[0]]
+        closing = CLOSING[found[0]]
         end = text.find(closing, found.end())
         pieces.append(text[place : found.start()])
         if end < 0 or _calls(text[found.end() : end], ()) is None:
@@ -85,9 +86,22 @@ def inked_reasoning(text: str) -> str:
 class ReplyParser:
     """Splits a reply while it arrives. The sum of all parts is the same however the text was cut up."""
 
-    def __init__(self, *, opens_reasoning: bool = False, tools: Sequence[Mapping[str, Any]] | None = None) -> None:
-        """`opens_reasoning`: the prompt already opened the reasoning block. Without `tools` calls are just content."""
+    def __init__(
+        self,
+        *,
+        opens_reasoning: bool = False,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        tokenizer: Tokenizer | None = None,
+        bound: bool = False,
+    ) -> None:
+        """`opens_reasoning`: the prompt already opened the reasoning block. Without `tools` calls are just content.
+        `tokenizer`: text comes with its tokens, and only what was sampled as a tag opens a call. `bound`: the reply is
+        held to a grammar: then letters will do, but calls stand before everything else that is said."""
         self._tools = tools
+        self._bound = bound
+        self._tags = CallTags(tokenizer) if tokenizer is not None and tools is not None and not bound else None
+        written = self._tags.written if self._tags is not None else str
+        self._closing = {written(opening): written(closing) for opening, closing in CLOSING.items()}
         self._rest = ""  # not yet certain
         self._state = "reasoning" if opens_reasoning else "start"
         self._opening = ""  # the tag of the call block being read
@@ -95,8 +109,8 @@ class ReplyParser:
         self._said = False  # something of the present section has been given out
         self._cut = False
 
-    def push(self, text: str) -> ReplyPart:
-        self._rest += text
+    def push(self, text: str, tokens: Iterable[int] = ()) -> ReplyPart:
+        self._rest += self._tags.marked(text, tokens) if self._tags is not None else text
         return self._advance(final=False)
 
     def finish(self, *, cut: bool = False) -> ReplyPart:
@@ -110,7 +124,10 @@ class ReplyParser:
             before = self._state, len(self._rest)
             total += getattr(self, f"_in_{self._state}")(final)
             if (self._state, len(self._rest)) == before or not self._rest:
-                return total
+                break
+        if self._tags is None:
+            return total
+        return ReplyPart(plain(total.reasoning), plain(total.content), total.tool_calls)
 
     # Each state takes what it can from `self._rest` and may hand over to another.
 
@@ -133,19 +150,20 @@ class ReplyParser:
         return ReplyPart(reasoning=self._trim(text))
 
     def _in_content(self, final: bool) -> ReplyPart:
-        text, tag = self._until(list(_CLOSING) if self._tools is not None else [], final)
+        possible = self._tools is not None and not (self._bound and self._said)
+        text, tag = self._until(list(self._closing) if possible else [], final)
         if tag:
             self._opening = tag
             self._state = "calls"
         return ReplyPart(content=self._trim(text))
 
     def _in_calls(self, final: bool) -> ReplyPart:
-        body, closed, after = self._rest.partition(_CLOSING[self._opening])
+        body, closed, after = self._rest.partition(self._closing[self._opening])
         if not closed and not final:
             return ReplyPart()
         # A stop token may have taken the place of the closing tag.
         self._rest, self._state = after, "content"
-        calls = None if self._cut and not closed else _calls(body, self._tools or ())
+        calls = None if self._cut and not closed else _calls(plain(body), self._tools or ())
         if calls is not None:
             self._blank = ""
             return ReplyPart(tool_calls=calls)
@@ -207,18 +225,16 @@ def _json_call(entry: Any) -> ToolCall | None:
 
 
 def _xml_calls(body: str, tools: Sequence[Mapping[str, Any]]) -> tuple[ToolCall, ...] | None:
-    calls, place = [], 0
-    while place < len(body) and (function := _FUNCTION.match(body, place)):
-        arguments, inside, at = {}, function[2], 0
-        while at < len(inside) and (parameter := _PARAMETER.match(inside, at)):
-            name = parameter[1].strip()
-            arguments[name] = _typed(parameter[2], _schema(tools, function[1].strip(), name))
-            at = parameter.end()
-        if inside[at:].strip():
-            return None
-        calls.append(ToolCall(function[1].strip(), arguments))
-        place = function.end()
-    return tuple(calls) if calls and not body[place:].strip() else None
+    """One, as all templates write it. Its tags are letters, and so are those that a value quotes: a page that is copied
+    into a field could end the call and write another one behind it."""
+    if (function := _FUNCTION.match(body)) is None or body[function.end() :].strip():
+        return None
+    arguments, inside, at = {}, function[2], 0
+    while at < len(inside) and (parameter := _PARAMETER.match(inside, at)):
+        name = parameter[1].strip()
+        arguments[name] = _typed(parameter[2], _schema(tools, function[1].strip(), name))
+        at = parameter.end()
+    return None if inside[at:].strip() else (ToolCall(function[1].strip(), arguments),)
 
 
 def _schema(tools: Sequence[Mapping[str, Any]], function: str, parameter: str) -> Mapping[str, Any]:

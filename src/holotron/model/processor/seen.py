@@ -45,22 +45,35 @@ class SeenPictures:
         finally:
             self._here.tenant = before
 
+    def find(self, source: object) -> CutPicture | None:
+        """The picture's tiles, if this tenant has sent it before."""
+        return self._find(self._key(source))
+
     def cut(self, source: object, cut: Callable[[], CutPicture]) -> CutPicture:
         """The picture's tiles, from memory or by cutting it now."""
+        key = self._key(source)
+        return self._find(key) or self._keep(key, cut())
+
+    def _key(self, source: object) -> bytes | None:
+        """None: it is neither looked up nor kept."""
         tenant: bytes | None = getattr(self._here, "tenant", None)
         if tenant is None or not isinstance(source, str | bytes):
-            return cut()
+            return None
         digest = sha256(len(tenant).to_bytes(8, "little") + tenant)
-        digest.update(source.encode() if isinstance(source, str) else source)
-        key = digest.digest()
+        digest.update(source.encode(errors="surrogatepass") if isinstance(source, str) else source)
+        return digest.digest()
+
+    def _find(self, key: bytes | None) -> CutPicture | None:
         with self._lock:
-            if key in self._pictures:
-                self._pictures.move_to_end(key)
-                self.found += 1
-                return self._pictures[key]
-        picture = cut()
+            if key is None or key not in self._pictures:
+                return None
+            self._pictures.move_to_end(key)
+            self.found += 1
+            return self._pictures[key]
+
+    def _keep(self, key: bytes | None, picture: CutPicture) -> CutPicture:
         with self._lock:
-            if key not in self._pictures and picture.tiles.nbytes <= self.limit_bytes:
+            if key is not None and key not in self._pictures and picture.tiles.nbytes <= self.limit_bytes:
                 self._pictures[key] = picture
                 self.bytes_used += picture.tiles.nbytes
             while self.bytes_used > self.limit_bytes:

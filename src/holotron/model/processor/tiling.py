@@ -29,6 +29,9 @@ CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
 
 
+LARGEST_TILE = 16_384  # pixels a side
+
+
 @dataclass(frozen=True)
 class ImageConfig:
     """What the vision tower expects of its pixels."""
@@ -49,8 +52,10 @@ class ImageConfig:
 
     def __post_init__(self) -> None:
         step = self.patch_size * self.downsample
-        if min(self.tile_size, self.patch_size, self.downsample, self.max_tiles) < 1:
-            raise ConfigError(f"tile, patch, downsampling and tile count must be positive: {self}")
+        if min(self.tile_size, self.patch_size, self.downsample, self.max_tiles) < 1 or self.tile_size > LARGEST_TILE:
+            raise ConfigError(
+                f"tile, patch, downsampling and tile count must be positive, a tile at most {LARGEST_TILE} wide: {self}"
+            )
         if self.tile_size % step:
             raise ConfigError(
                 f"tile size {self.tile_size} is not a multiple of patch size {self.patch_size} x "
@@ -124,7 +129,7 @@ class ImageConfig:
             given["downsample"] = round(1 / ratio)
         for name in ("mean", "std"):
             if name in given:
-                given[name] = tuple(_number(name, value) for value in given[name])
+                given[name] = _colours(name, given[name])
         for name in given.keys() - {"mean", "std", "use_thumbnail"}:
             given[name] = int(_number(name, given[name]))
         if "min_patches" in given:

@@ -25,6 +25,7 @@ from typing import Any
 import tokenizers
 
 from holotron.errors import CheckpointError, ConfigError
+from holotron.model.formats import LFS_POINTER, is_lfs_pointer
 from holotron.model.processor.ink import REPLY_MARKUP, check_unicode, read_ink, runs
 
 _BRACKETED = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]")
@@ -75,6 +76,8 @@ class Tokenizer:
 
     @classmethod
     def from_file(cls, path: str | Path, **options: Any) -> Tokenizer:
+        if is_lfs_pointer(Path(path)):
+            raise CheckpointError(f"{path}: {LFS_POINTER}")
         try:
             backend = tokenizers.Tokenizer.from_file(str(path))
         except Exception as error:  # the library raises bare Exception for everything
@@ -109,6 +112,11 @@ class Tokenizer:
         for index, added_token in added.items():
             table[index] = added_token.content.encode()
         return table
+
+    @cached_property
+    def longest(self) -> int:
+        """Bytes of the longest token."""
+        return max(map(len, self.token_bytes), default=1) or 1
 
     @cached_property
     def control(self) -> frozenset[str]:

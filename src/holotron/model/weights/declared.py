@@ -39,6 +39,9 @@ def is_activation_scale(key: str) -> bool:
     return _NOT_WEIGHTS.search(key) is not None
 
 
+_INSTEAD = "take the unquantised checkpoint; the engine can keep its weights in 8 bits itself (--weights fp8)"
+
+
 @dataclass(frozen=True)
 class Declared:
     where: str
@@ -63,6 +66,11 @@ def read_declared(folder: Path, config: Mapping[str, Any] | None) -> Declared | 
     """What the files say; None if they speak of no quantisation. One error for kinds that cannot be read."""
     inner = nested_decoder(config or {})
     places = [config or {}, inner if isinstance(inner, Mapping) else {}]
+    if isinstance(mlx := (config or {}).get("quantization"), Mapping) and {"group_size", "bits"} <= mlx.keys():
+        raise CheckpointError(
+            f"{folder / 'config.json'}: quantization: expected a layout of compressed-tensors, modelopt or fp8, found "
+            f"that of MLX; {_INSTEAD}"
+        )
     names = ("quantization_config", "compression_config")
     said = next((place[name] for place in places for name in names if isinstance(place.get(name), Mapping)), None)
     file = folder / MODELOPT_FILE
@@ -83,8 +91,8 @@ def read_declared(folder: Path, config: Mapping[str, Any] | None) -> Declared | 
     if method == "fp8":
         return Declared(where, _block(said.get("weight_block_size"), where), _names(said, "modules_to_not_convert"))
     raise CheckpointError(
-        f"{where}: quant_method: expected compressed-tensors, modelopt or fp8, found {said.get('quant_method')!r}. "
-        "Take the unquantised checkpoint; the engine can keep its weights in 8 bits itself (--weights fp8)"
+        f"{where}: quant_method: expected compressed-tensors, modelopt or fp8, found {said.get('quant_method')!r}; "
+        f"{_INSTEAD}"
     )
 
 

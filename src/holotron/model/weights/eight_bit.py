@@ -18,7 +18,7 @@ def narrow(model: Holotron, device: torch.device, weight_dtype: torch.dtype) -> 
     if not supports_fp8(device):
         name = torch.cuda.get_device_name(device)
         raise ConfigError(f"{name} has no 8-bit floats; load the weights in bf16 instead (--weights bf16)")
-    for name, module in model.named_modules():
+    for name, module in model.language_model.named_modules():
         if device.type == "cuda" and isinstance(module, Projection) and any(s % 16 for s in module.weight.shape):
             raise ConfigError(
                 f"8-bit products need sizes that divide by 16; {name} is {list(module.weight.shape)}. Load the weights "

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import torch
 
 from holotron.errors import CheckpointError
+from holotron.model.formats import LFS_POINTER, is_lfs_pointer, other_form
 from holotron.model.weights.shards import INDEX, shard_files, weight_map
 
 # Numbers as safetensors calls them.
@@ -50,7 +51,8 @@ def read_headers(folder: Path) -> dict[str, Header]:
     with the index."""
     files = shard_files(folder)
     if not files:
-        raise CheckpointError(f"{folder} holds no .safetensors file")
+        form = other_form(folder)
+        raise CheckpointError(f"{folder} holds no .safetensors file{f': {form}' if form else ''}")
     placed = weight_map(folder)
     if missing := [file for file in files if not file.exists()]:
         raise CheckpointError(_lacking(folder, missing, len(files), placed))
@@ -86,6 +88,8 @@ def file_headers(file: Path) -> dict[str, Header]:
     def broken(what: str) -> CheckpointError:
         return CheckpointError(f"{file} is not a complete safetensors file: {what}; download it again")
 
+    if is_lfs_pointer(file):
+        raise CheckpointError(f"{file}: {LFS_POINTER}")
     try:
         size = file.stat().st_size
         with file.open("rb") as opened:

@@ -31,6 +31,8 @@ from holotron.model.weights.fused import unfused
 from holotron.model.weights.headers import Header, read_headers
 from holotron.model.weights.names import Entry, entries
 from holotron.model.weights.reader import Reader
+from holotron.model.weights.rehearsal import rehearse_in_background
+from holotron.model.weights.spelling import respelt
 from holotron.model.weights.storage import allocate
 from holotron.model.weights.stored import Stored, Unreadable, copy_into, find
 from holotron.model.weights.tied import untied_if_different
@@ -50,7 +52,7 @@ def load_checkpoint(
     weight_dtype: torch.dtype | None = None,
     progress: Progress | None = None,
 ) -> Holotron:
-    """The model in `path`, in the files' own dtype unless another is asked for (bf16 where they are quantised).
+    """The model in `path`, in the files' own dtype unless another is asked for (bf16 where they are quantised or F16).
     `weight_dtype` float8_e4m3fn keeps recurrent, MLP and expert matrices in 8 bits, for inference; files that are in
     8-bit floats by tensor or by row are then taken as they are."""
     folder = Path(path)
@@ -65,6 +67,7 @@ def load_checkpoint(
     model.to(dtype or _main_dtype(stored))
     if weight_dtype is not None:
         narrow(model, torch.device(device), weight_dtype)
+    rehearse_in_background(config, torch.device(device), model.dtype, weight_dtype)
     allocate(model, device)
     _fill(model, wanted, stored, progress)
     model.file_dtypes = {key: found.values.dtype for key, found in stored.items() if found.scale is None}
@@ -80,8 +83,9 @@ def read_config(path: str | Path) -> ModelConfig:
 
 
 def fitted(config: ModelConfig, headers: dict[str, Header]) -> tuple[ModelConfig, dict[str, Header]]:
-    """Configuration and tensors as they belong together: sizes from the tensors, a head of its own if there is one,
-    every expert by itself."""
+    """Configuration and tensors as they belong together: by the family's names, sizes from the tensors, a head of its
+    own if there is one, every expert by itself."""
+    headers = respelt(headers, family_of(config))
     config = untied_if_different(fit_to_tensors(config, _shapes(headers)), headers)
     return config, unfused(headers, config)
 
@@ -185,9 +189,11 @@ def _kinds(keys: list[str]) -> str:
 
 
 def _main_dtype(stored: Mapping[str, Stored]) -> torch.dtype:
-    """The dtype of the largest tensor: small ones (decays, router biases) are often kept wider."""
+    """The dtype of the largest tensor: small ones (decays, router biases) are often kept wider. Instead of half
+    precision bf16: these models were trained in it, and what they compute may be too large for the other."""
     largest = max(stored.values(), key=lambda found: math.prod(found.shape))
-    return torch.bfloat16 if largest.scale is not None else largest.values.dtype
+    half = largest.scale is not None or largest.values.dtype is torch.float16
+    return torch.bfloat16 if half else largest.values.dtype
 
 
 def _fill(model: Holotron, wanted: list[Entry], stored: Mapping[str, Stored], progress: Progress | None) -> None:

@@ -9,6 +9,7 @@ On a GPU the pieces go through two pinned buffers: while one travels to the devi
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
@@ -20,6 +21,7 @@ from torch import Tensor
 from holotron.errors import CheckpointError
 from holotron.model.weights.headers import Header
 
+AHEAD = 64 << 20  # bytes that the system is asked to read before they are wanted
 PIECE = 4 << 20  # bytes: what is computed with a piece on its way takes several times as much
 
 
@@ -95,6 +97,9 @@ class Reader:
         try:
             opened = self._open(header.file)
             opened.seek(header.start + start)
+            # Files are read from their beginning to their end: the disk may as well go on with what comes next.
+            if hasattr(os, "posix_fadvise"):  # not everywhere
+                os.posix_fadvise(opened.fileno(), header.start + start + len(view), AHEAD, os.POSIX_FADV_WILLNEED)
             while done < len(view):
                 count = opened.readinto(view[done:])
                 if not count:

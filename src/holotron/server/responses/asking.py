@@ -1,6 +1,6 @@
 """What a request for a response asks for: which response it continues, and what the model is told.
 
-    plan = Plan(request, service, caller, user)       # refuses what cannot be
+    plan = await planned(http, request)               # refuses what cannot be
     plan.continues                                    # a session that holds everything but the new messages, or None
     plan.chat_request()                               # those messages, or the whole conversation
 
@@ -14,15 +14,20 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from starlette.requests import Request
+
 from holotron.errors import CapacityError
 from holotron.model.processor import ReplyPart
+from holotron.server.bodies import SMALL
 from holotron.server.errors import ApiError
+from holotron.server.limits import check_count, size_of
 from holotron.server.responses import computer
 from holotron.server.responses.items import (
     COMPUTER,
     Json,
     check_calls,
     computer_tool,
+    fingerprint,
     function_tools,
     messages_of,
     plain_items,
@@ -40,27 +45,54 @@ from holotron.server.responses.wire import (
     not_supported,
     refuse_unsupported,
 )
+from holotron.server.running import while_connected
 from holotron.server.served import ServedSession
 from holotron.server.service import Caller, Service
 from holotron.server.wire import ChatRequest
 
 
+async def planned(http: Request, request: ResponsesRequest) -> Plan:
+    service: Service = http.app.state.service
+    caller = service.caller(http)
+    refuse_unsupported(request)
+    if isinstance(request.input, list):
+        check_count(service.settings.limits, len(request.input), "items", "input")
+    store = service.serving(request.model).responses
+    items = plain_items(request, lambda id: store.item(caller.owner, id))
+    if not items:
+        raise ApiError(400, "input is empty: there is nothing to reply to", param="input")
+
+    def fingerprints() -> list[bytes]:
+        return [fingerprint(item) for item in items]
+
+    small = size_of(items, SMALL) <= SMALL
+    if small:
+        prints = fingerprints()
+    else:
+        prints = await while_connected(http, service.workers.run(caller.turn, fingerprints, "large"))
+    return Plan(request, items, prints, service, caller, http.app.state.computer)
+
+
 class Plan:
     def __init__(
-        self, request: ResponsesRequest, service: Service, caller: Caller, user: computer.ComputerUser | None
+        self,
+        request: ResponsesRequest,
+        items: list[Json],
+        fingerprints: list[bytes],
+        service: Service,
+        caller: Caller,
+        user: computer.ComputerUser | None,
     ) -> None:
-        refuse_unsupported(request)
         self.request = request
+        self.new, self.prints = items, fingerprints
         loaded = service.serving(request.model)
         store, owner = loaded.responses, caller.owner
         named = request.previous_response_id
         self.previous = store.previous(owner, named) if named is not None else None
-        self.new = plain_items(request, lambda id: store.item(owner, id))
-        if not self.new:
-            raise ApiError(400, "input is empty: there is nothing to reply to", param="input")
         self.resent = False
-        if self.previous is None and (found := store.recognised(owner, self.new)) is not None:
-            self.previous, self.new, self.resent = found[0], self.new[found[1] :], True
+        if self.previous is None and (found := store.recognised(owner, fingerprints)) is not None:
+            self.previous, count = found
+            self.new, self.prints, self.resent = items[count:], fingerprints[count:], True
         self.history: list[Json] = self.previous.history() if self.previous is not None else []
         check_calls(self.history, self.new)
         self.functions = function_tools(request.tools)
@@ -202,8 +234,8 @@ class Plan:
         if base is not None:
             episode = base.state.episode.under(episode)
             chain = chain[chain.index(base) + 1 :]
-        for stored in chain:  # their calls were made without the model
-            made = [item for item in stored.body["output"] if item["type"] != "computer_call"]
+        for stored in chain:  # calls that were made without the model are none of its doing
+            made = [item for item in stored.body["output"] if item["type"] != "computer_call" or stored.by_model]
             items += [*stored.sent, *made]
         items += self.new
         if self.truncates:

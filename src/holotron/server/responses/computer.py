@@ -225,12 +225,13 @@ async def _seen(episode: Episode, url: str, where: str, service: Service, caller
     data = None if url[:5].lower() == "data:" else await service.fetcher.fetch(url)
 
     def look() -> tuple[Episode, int]:
-        picture = measured(decoded(url, settings) if data is None else data, settings)
+        screenshot = decoded(url, settings) if data is None else data
+        pixels = measured(screenshot, settings)
         try:
-            with Image.open(io.BytesIO(picture.data), formats=FORMATS) as opened:
+            with Image.open(io.BytesIO(screenshot), formats=FORMATS) as opened:
                 size, mime = opened.size, Image.MIME.get(opened.format or "", "image/png")
         except Exception:
             raise InputError("the screenshot is not an image that can be read (PNG, JPEG or WebP)") from None
-        return episode.saw(picture.data, mime, size, where), picture.pixels
+        return episode.saw(screenshot, mime, size, where), pixels
 
     return await service.workers.run(caller.turn, look)

@@ -1,6 +1,7 @@
 """Items, the currency of the Responses API, and the chat messages they stand for.
 
     items = plain_items(request, lookup)               # what was sent, complete and with ids
+    fingerprints = [fingerprint(item) for item in items]
     check_calls(history, items)                        # every output has its call, every call its output
     messages = messages_of([*history, *items])         # reasoning, text and calls of one reply are one message
 
@@ -11,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -23,6 +23,7 @@ from holotron.server.responses.wire import (
     ToolSpec,
     not_supported,
 )
+from holotron.server.routed import new_hex
 
 Json = dict[str, Any]
 
@@ -38,7 +39,7 @@ COMPUTER = ("computer", "computer_use", "computer_use_preview")
 
 
 def new_item_id(kind: str) -> str:
-    return f"{PREFIXES[kind]}_{secrets.token_hex(16)}"
+    return f"{PREFIXES[kind]}_{new_hex(16)}"
 
 
 def plain_items(request: ResponsesRequest, lookup: Callable[[str], Json | None]) -> list[Json]:
@@ -47,6 +48,7 @@ def plain_items(request: ResponsesRequest, lookup: Callable[[str], Json | None])
         content = [{"type": "input_text", "text": request.input}]
         return [{"id": new_item_id("message"), "type": "message", "role": "user", "content": content}]
     items: list[Json] = []
+    chance = new_hex(12)  # drawn once: for thousands of items it would take long
     for n, item in enumerate(request.input or ()):
         if isinstance(item, ReferenceItem):
             found = lookup(item.id)
@@ -55,7 +57,7 @@ def plain_items(request: ResponsesRequest, lookup: Callable[[str], Json | None])
             items.append(found)
             continue
         plain = item.model_dump(exclude_none=True)
-        plain.setdefault("id", new_item_id(plain["type"]))
+        plain.setdefault("id", f"{PREFIXES[plain['type']]}_{chance}{n:08x}")
         if isinstance(item, MessageItem) and isinstance(item.content, str):
             kind = "output_text" if item.role == "assistant" else "input_text"
             plain["content"] = [{"type": kind, "text": item.content}]
@@ -102,15 +104,22 @@ def check_calls(history: Iterable[Json], new: Sequence[Json]) -> None:
         raise ApiError(400, message, param="input")
 
 
-def digests(items: Iterable[Json], before: bytes = b"") -> Iterator[bytes]:
-    """After each item, what stands for the conversation up to there. Ids, states and reasoning do not count: clients
-    that send a conversation again change or drop them."""
-    for item in items:
-        if item["type"] != "reasoning":
-            digest = hashlib.blake2b(before, digest_size=16)
-            for word in _words(item):
-                digest.update(len(word).to_bytes(8, "big") + word)
-            before = digest.digest()
+def fingerprint(item: Json) -> bytes:
+    """What stands for an item. Ids, states and reasoning do not count: clients that send a conversation again change or
+    drop them."""
+    if item["type"] == "reasoning":
+        return b""
+    digest = hashlib.blake2b(digest_size=16)
+    for word in _words(item):
+        digest.update(len(word).to_bytes(8, "big"))
+        digest.update(word)
+    return digest.digest()
+
+
+def digests(fingerprints: Iterable[bytes], before: bytes = b"") -> Iterator[bytes]:
+    """After each item, what stands for the conversation up to there."""
+    for one in fingerprints:
+        before = hashlib.blake2b(before + one, digest_size=16).digest() if one else before
         yield before
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,12 +24,13 @@ from holotron.server.chat import ChatJob
 from holotron.server.generating import Prepared
 from holotron.server.logs import note
 from holotron.server.parameters import plain_messages
-from holotron.server.replies import Usage, chat_logprobs, events_of, finish_reason, reasoning_tokens
+from holotron.server.replies import Usage, chat_logprobs, finish_reason, reasoning_tokens
 from holotron.server.responses.asking import Plan
 from holotron.server.responses.items import Json
 from holotron.server.responses.output import ResponseEvents, Writer
 from holotron.server.responses.store import Stored
-from holotron.server.running import Running
+from holotron.server.routed import RESPONSE, SPENT, Spent, Told
+from holotron.server.running import LongAnswer, Running, while_connected
 from holotron.server.served import ServedSession
 from holotron.server.service import Caller, Service
 from holotron.server.turns import TurnTransaction
@@ -49,7 +50,11 @@ class ResponseTurn(TurnTransaction):
     """A fork, or a new session, for one response. It stays if the response is kept."""
 
     finished: Callable[[Result, ServedSession], bool] = field(kw_only=True)
+    save: Callable[[], Awaitable[None]] = field(kw_only=True)
     kept: bool = False
+
+    async def saved(self) -> None:
+        await self.save()
 
     def commit(self, result: Result) -> None:
         super().commit(result)
@@ -86,6 +91,7 @@ class ResponseJob(ChatJob):
         self.writer = Writer()
         self.heard = ReplyPart()  # by the computer's user, who has to hear all of it
         self.body: Json = {}
+        self.stored: Stored | None = None
         self.last: list[Json] = []  # events of the end
         self._parser: ReplyParser | None = None
         self._pushed = False
@@ -110,7 +116,7 @@ class ResponseJob(ChatJob):
             self.request = self.plan.chat_request()
             self.tools = self.request.tools or []
         self.messages = plain_messages(self.request.messages)
-        await self.service.cut_pictures(self.messages, self.caller)
+        self.pictures = await self.service.cut_pictures(self.messages, self.caller)
 
     async def begin_turn(self) -> TurnTransaction:
         store, owner = self.store, self.caller.owner
@@ -123,7 +129,9 @@ class ResponseJob(ChatJob):
         else:
             session = await store.sessions.open(owner, None, self.caller.scope)
         session.hold()
-        return ResponseTurn(store.sessions, owner, session, True, len(session.turns), finished=self._finished)
+        return ResponseTurn(
+            store.sessions, owner, session, True, len(session.turns), finished=self._finished, save=self.saved
+        )
 
     async def _stateless(self) -> Running:
         return Unremembered(await super()._stateless(), self._finished)
@@ -138,12 +146,17 @@ class ResponseJob(ChatJob):
 
     # -------------------------------------------------------------------------------------------------------- answering
 
-    def _pushing(self, text: str, logprobs: list[Json]) -> list[Json]:
+    def _pushing(self, text: str, tokens: Sequence[int], logprobs: list[Json]) -> list[Json]:
         if self._parser is None:
             (one,) = self.prepared
             tools = one.tools if self.request.tool_choice != "none" else None
-            self._parser = ReplyParser(opens_reasoning=one.opens_reasoning, tools=tools)
-        return self._write(self._parser.push(text), logprobs)
+            self._parser = ReplyParser(
+                opens_reasoning=one.opens_reasoning,
+                tools=tools,
+                tokenizer=self.loaded.processor.tokenizer,
+                bound=one.grammar is not None,
+            )
+        return self._write(self._parser.push(text, tokens), logprobs)
 
     def _write(self, part: ReplyPart, logprobs: list[Json]) -> list[Json]:
         if self.plan.computer is None:
@@ -156,8 +169,7 @@ class ResponseJob(ChatJob):
     def _finished(self, result: Result, session: ServedSession | None) -> bool:
         """The reply is there: write its end and keep it, in one go. Whether the session is still needed."""
         if not self._pushed:
-            tokens = events_of(result) if self.request.logprobs else []
-            self._pushing(result.text, chat_logprobs(self.loaded.processor.tokenizer, tokens))
+            self._pushing(result.text, result.tokens, [])
         assert self._parser is not None
         cut, end = finish_reason(result) == "length", self._parser.finish()
         if cut:  # a call that was not finished is none
@@ -180,22 +192,28 @@ class ResponseJob(ChatJob):
         useful = self.plan.computer is None or seat is not None
         return self._keep(session if useful else None, seat) and useful
 
-    def _keep(self, session: ServedSession | None, seat: Any = None) -> bool:
+    async def saved(self) -> None:
+        await self.store.saved(self.stored)
+
+    def _keep(self, session: ServedSession | None, seat: Any = None, *, by_model: bool = True) -> bool:
         if not self.plan.stores:
             return False
-        more = seat.episode.picture_bytes if seat is not None else 0
+        more = self.writer.logprob_bytes + (seat.episode.picture_bytes if seat is not None else 0)
         stored = Stored(
             self.id,
             self.caller.owner,
             self.body,
             tuple(self.plan.new),
+            tuple(self.plan.prints),
             self.plan.previous,
             head=self.plan.head,
             state=seat,
             session=session,
             more_bytes=more,
             resent=self.plan.resent,
+            by_model=by_model,
         )
+        self.stored = stored
         self.store.keep(stored)
         return stored.session is not None
 
@@ -207,7 +225,7 @@ class ResponseJob(ChatJob):
         events = self.writer.add(self.plan.call(actions))
         self.body = self.response("completed", self.writer.items, Usage())
         self.last = [*events, {"type": "response.completed", "response": self.body}]
-        self._keep(None)
+        self._keep(None, by_model=False)
         return True
 
     def begun(self) -> list[Json]:
@@ -215,25 +233,42 @@ class ResponseJob(ChatJob):
         return [{"type": f"response.{name}", "response": response} for name in ("created", "in_progress")]
 
     async def whole(self, running: Running, http: Request) -> Response:
+        if self.request.logprobs:  # made while they come, not all at once
+            await while_connected(http, self._heard_out(running, http))
+            return LongAnswer(self.body, self.service.cut)
         await running.results(http)
         note(http, usage=self.body["usage"])
         return JSONResponse(self.body)
 
-    async def chunks(self, running: Running, http: Request) -> AsyncIterator[Json]:
+    async def _heard_out(self, running: Running, http: Request) -> None:
+        try:
+            async for _ in self.chunks(running, http):
+                pass
+        finally:
+            await running.close()
+
+    async def chunks(self, running: Running, http: Request) -> AsyncIterator[Json | Told | Spent]:
         for event in self.begun():
             yield event
+        yield Told()
         self._pushed = True
-        self._pushing("", [])
+        self._pushing("", (), [])
         tokenizer = self.loaded.processor.tokenizer
         async for _, item in running.events():
             if isinstance(item, Result):
                 continue
-            logprobs = chat_logprobs(tokenizer, [item]) if self.request.logprobs else []
-            for event in self._pushing(item.text, logprobs):
+            logprobs = list(chat_logprobs(tokenizer, [item])) if self.request.logprobs else []
+            for event in self._pushing(item.text, (item.token,), logprobs):
                 yield event
+            yield Told(0, item.token)
         note(http, usage=self.body["usage"])
         for event in self.last:
             yield event
+        yield Spent(self.spent)
+
+    def for_router(self) -> dict[str, str]:
+        named = {RESPONSE: self.id} if self.plan.stores else {}
+        return named | {SPENT: str(self.spent)}
 
     # --------------------------------------------------------------------------------------------------- the response
 

@@ -12,19 +12,24 @@ item is done; then the next. Whoever does not stream leaves the events alone: it
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from holotron.model.processor import ReplyPart, ToolCall
 from holotron.server.errors import ApiError
+from holotron.server.limits import size_of
 from holotron.server.replies import new_id
 from holotron.server.responses.items import Json, new_item_id
 from holotron.server.running import EventStream
+from holotron.server.writing import dumps, slices
+
+_ENOUGH = 8192  # bytes to send at once
 
 
 class Writer:
     def __init__(self) -> None:
         self.items: list[Json] = []
+        self.logprob_bytes = 0  # about; counted as they come
         self._open: Json | None = None  # the last item, while text may still be added to it
 
     def push(self, part: ReplyPart, logprobs: Sequence[Json] = ()) -> list[Json]:
@@ -68,6 +73,7 @@ class Writer:
         about = {"item_id": self._open["id"], "output_index": len(self.items) - 1, "content_index": 0}
         if kind == "message":
             part["logprobs"] += logprobs
+            self.logprob_bytes += size_of(list(logprobs), 2**62)
             event = {"type": "response.output_text.delta", "delta": delta, "logprobs": list(logprobs), **about}
         else:
             event = {"type": "response.reasoning_text.delta", "delta": delta, **about}
@@ -132,8 +138,20 @@ class ResponseEvents(EventStream):
 
     def event(self, chunk: Json) -> bytes:
         self._number += 1
-        data = json.dumps(chunk | {"sequence_number": self._number}, ensure_ascii=False, separators=(",", ":"))
-        return f"event: {chunk['type']}\ndata: {data}\n\n".encode()
+        return f"event: {chunk['type']}\ndata: {dumps(chunk | {'sequence_number': self._number})}\n\n".encode()
+
+    def slices(self, chunk: Json) -> Iterator[bytes]:
+        if chunk["type"].endswith((".delta", ".added")):
+            yield self.event(chunk)
+            return
+        self._number += 1
+        data = f"event: {chunk['type']}\ndata: ".encode()
+        for piece in slices(chunk | {"sequence_number": self._number}):  # of all tokens so far
+            data += piece
+            if len(data) > _ENOUGH:
+                yield data
+                data = b""
+        yield data + b"\n\n"
 
     def end(self) -> bytes:
         return b""

@@ -13,13 +13,13 @@ from holotron.server.bodies import body_of
 from holotron.server.errors import ApiError
 from holotron.server.generating import answer
 from holotron.server.openapi import takes
-from holotron.server.responses.asking import Plan
+from holotron.server.responses.asking import planned
 from holotron.server.responses.items import Json
 from holotron.server.responses.job import ResponseJob
 from holotron.server.responses.output import ResponseEvents
 from holotron.server.responses.store import Stored
 from holotron.server.responses.wire import ResponsesRequest, not_supported
-from holotron.server.running import Running
+from holotron.server.running import LongAnswer, Running
 from holotron.server.service import Service
 
 router = APIRouter(prefix="/v1/responses", tags=["openai"])
@@ -34,19 +34,22 @@ async def create_response(
     http: Request, request: Annotated[ResponsesRequest, Depends(body_of(ResponsesRequest))]
 ) -> Response:
     service: Service = http.app.state.service
-    caller = service.caller(http)
-    job = ResponseJob(service, Plan(request, service, caller, http.app.state.computer), caller)
+    job = ResponseJob(service, await planned(http, request), service.caller(http))
     if not job.without_model():
         return await answer(job, http)
-    if not request.stream:
-        return JSONResponse(job.body)
+    await job.saved()
+    response: Response = JSONResponse(job.body)
+    if request.stream:
 
-    async def events() -> AsyncIterator[Json]:
-        for event in (*job.begun(), *job.last):
-            yield event
+        async def events() -> AsyncIterator[Json]:
+            for event in (*job.begun(), *job.last):
+                yield event
 
-    seconds = service.settings.connections.write_seconds
-    return ResponseEvents(events(), Running([]), service.cut, seconds, contextlib.ExitStack())
+        seconds = service.settings.connections.write_seconds
+        response = ResponseEvents(events(), Running([]), service.cut, seconds, contextlib.ExitStack())
+    if job.routed is not None:
+        response.headers.update(job.for_router())
+    return response
 
 
 @router.post("/compact")
@@ -67,12 +70,12 @@ async def cancel_response(http: Request, response_id: str) -> Json:
 
 
 @router.get("/{response_id}")
-async def get_response(http: Request, response_id: str, stream: bool = False) -> Json:
+async def get_response(http: Request, response_id: str, stream: bool = False) -> Response:
     """`stream` is for responses in the background, which there are none of."""
     found = _find(http, response_id)
     if stream:
         raise not_supported("streaming a stored response", "stream")
-    return found.body
+    return _long(http, found.body)
 
 
 @router.delete("/{response_id}")
@@ -89,7 +92,7 @@ async def list_input_items(
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
     order: Literal["asc", "desc"] = "desc",
     after: str | None = None,
-) -> Json:
+) -> Response:
     """The items that its request brought, the last first."""
     found = _find(http, response_id)
     items = list(found.sent)
@@ -104,7 +107,13 @@ async def list_input_items(
         items = items[places[0] + 1 :]
     page = items[:limit]
     ends = {"first_id": page[0]["id"] if page else None, "last_id": page[-1]["id"] if page else None}
-    return {"object": "list", "data": page, **ends, "has_more": len(items) > limit}
+    return _long(http, {"object": "list", "data": page, **ends, "has_more": len(items) > limit})
+
+
+def _long(http: Request, body: Json) -> Response:
+    """It may hold pictures, or every token's alternatives."""
+    service: Service = http.app.state.service
+    return LongAnswer(body, service.cut)
 
 
 def _find(http: Request, id: str) -> Stored:

@@ -21,14 +21,14 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from holotron.engine import SessionInfo
 from holotron.errors import HolotronError
 from holotron.server.errors import ApiError
 from holotron.server.limits import size_of
 from holotron.server.quotas import Quotas
-from holotron.server.responses.items import Json, digests
+from holotron.server.responses.items import Json, digests, fingerprint
 from holotron.server.served import ServedSession, ServedSessions
 from holotron.server.settings import QuotaSettings, ResponseSettings
 
@@ -39,12 +39,14 @@ class Stored:
     owner: str
     body: Json  # the response as it was answered
     sent: tuple[Json, ...]  # the items of its request
+    sent_prints: tuple[bytes, ...]  # their fingerprints
     previous: Stored | None
     head: Any = None  # what stands before the conversation: instructions and tools
     state: Any = None  # of the computer's user, where the response was written by one
     session: ServedSession | None = None
     more_bytes: int = 0  # held beside the items
     resent: bool = False  # its request brought the conversation before it, too
+    by_model: bool = True  # its output is the model's; not so for what a computer's user does without asking it
     born: float = 0.0
     used: float = 0.0
     continued: bool = False
@@ -53,8 +55,9 @@ class Stored:
     digest: bytes = field(default=b"", init=False)  # of the conversation up to its end
 
     def __post_init__(self) -> None:
-        *_, self.digest = digests(self.items, self.previous.digest if self.previous is not None else b"")
-        self.size = self.more_bytes + size_of([self.body, list(self.sent)], 2**62)
+        prints = (*self.sent_prints, *map(fingerprint, self.body["output"]))
+        *_, self.digest = digests(prints, self.previous.digest if self.previous is not None else b"")
+        self.size = self.more_bytes + size_of([self.body, list(self.sent)], 2**62, without="logprobs")
 
     @property
     def items(self) -> Iterator[Json]:
@@ -73,10 +76,35 @@ class Stored:
     def history(self) -> list[Json]:
         return [item for stored in self.chain() for item in stored.items]
 
+    def to_json(self, now: float) -> Json:
+        """All but what is only remembered; see `responses.moving`."""
+        return {
+            "id": self.id,
+            "owner": self.owner,
+            "body": self.body,
+            "sent": list(self.sent),
+            "previous": self.previous.id if self.previous is not None else None,
+            "head": self.head,
+            "resent": self.resent,
+            "by_model": self.by_model,
+            "continued": self.continued,
+            "age": now - self.born,
+            "told": time.time(),
+        }
+
     @property
     def live_session(self) -> ServedSession | None:
         session = self.session
         return session if session is not None and not session.engine_session.closed else None
+
+
+class Files(Protocol):
+    """Where responses are kept for the case that this process dies; see `responses.moving`."""
+
+    def save(self, told: Json) -> None: ...
+    def gone(self, stored: Stored) -> None: ...
+    def remove(self, stored: Stored) -> None: ...
+    def chain(self, owner: str, id: str) -> list[Json]: ...
 
 
 class ResponseStore:
@@ -93,6 +121,7 @@ class ResponseStore:
         self._ends: dict[tuple[str, bytes], dict[str, Stored]] = {}  # by owner and what the conversation says; by id
         self._bytes: dict[str, int] = {}
         self._closing: set[asyncio.Task[None]] = set()
+        self.files: Files | None = None
 
     def limit(self, settings: ResponseSettings, quotas: Quotas) -> None:
         wanted = settings.sessions
@@ -102,10 +131,10 @@ class ResponseStore:
 
     # ------------------------------------------------------------------------------------------------ keep and find
 
-    def keep(self, stored: Stored) -> None:
+    def keep(self, stored: Stored, age: float = 0.0) -> None:
         self._forget_expired()
         mine = self._kept.setdefault(stored.owner, OrderedDict())
-        stored.born = stored.used = self._clock()
+        stored.born = stored.used = self._clock() - age
         mine[stored.id] = stored
         self._use(stored)
         self._ends.setdefault((stored.owner, stored.digest), {})[stored.id] = stored
@@ -116,10 +145,33 @@ class ResponseStore:
         while mine and (len(mine) > most or self._bytes.get(stored.owner, 0) > room):
             self._drop(next(iter(mine.values())))
 
-    def get(self, owner: str, id: str) -> Stored:
+    def find(self, owner: str, id: str) -> Stored | None:
         self._forget_expired()
         mine = self._kept.get(owner)
-        found = mine.get(id) if mine is not None else None
+        return mine.get(id) if mine is not None else None
+
+    def everybodys(self) -> list[Stored]:
+        self._forget_expired()
+        return [stored for mine in self._kept.values() for stored in mine.values()]
+
+    def tree(self, owner: str, root: str) -> list[Stored]:
+        """All that were made from this one, and it, those before others first; what is only still needed too."""
+        found: dict[str, Stored] = {}
+        for stored in self.everybodys():
+            if stored.owner == owner and (chain := stored.chain())[0].id == root:
+                found |= {one.id: one for one in chain}
+        return list(found.values())
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self._kept.values()))
+
+    @property
+    def now(self) -> float:
+        return self._clock()
+
+    def get(self, owner: str, id: str) -> Stored:
+        found = self.find(owner, id)
         if found is None:
             raise ApiError(404, f"Response with id '{id}' not found.", code="response_not_found", param="response_id")
         return found
@@ -134,12 +186,12 @@ class ResponseStore:
         found.used, found.continued = self._clock(), True
         return found
 
-    def recognised(self, owner: str, items: Sequence[Json]) -> tuple[Stored, int] | None:
+    def recognised(self, owner: str, fingerprints: Sequence[bytes]) -> tuple[Stored, int] | None:
         """The response whose conversation these items begin with, and how many of them that are: for clients that send
         everything again. At least one item is new."""
         self._forget_expired()
         found = None
-        for n, digest in enumerate(digests(items[:-1]), start=1):
+        for n, digest in enumerate(digests(fingerprints[:-1]), start=1):
             if (alike := self._ends.get((owner, digest))) is not None:
                 found = next(reversed(alike.values())), n  # the latest
         if found is not None:
@@ -165,7 +217,31 @@ class ResponseStore:
             while mine and (first := next(iter(mine.values()))).born + ttl <= self._clock():
                 self._drop(first)
 
+    async def saved(self, stored: Stored | None) -> None:
+        """It is kept, and the client is about to hear of it."""
+        if self.files is not None and stored is not None and self.find(stored.owner, stored.id) is stored:
+            await asyncio.to_thread(self.files.save, stored.to_json(self._clock()))
+
+    def remove_files(self) -> None:
+        """The server stops in order: responses end with it."""
+        for stored in self.everybodys() if self.files is not None else ():
+            for one in stored.chain():
+                assert self.files is not None
+                self.files.remove(one)
+
+    def let_go(self, stored: Stored, *, kept: bool) -> None:
+        """It goes on elsewhere. `kept`: with the same files."""
+        files = self.files
+        self.files = None if kept else files
+        try:
+            if self.find(stored.owner, stored.id) is stored:
+                self._drop(stored)
+        finally:
+            self.files = files
+
     def _drop(self, stored: Stored) -> None:
+        if self.files is not None:
+            self.files.gone(stored)
         mine = self._kept[stored.owner]
         del mine[stored.id]
         if not mine:
@@ -197,6 +273,8 @@ class ResponseStore:
             at.uses -= 1
             if at.uses:
                 return
+            if self.files is not None:
+                self.files.remove(at)
             self._bytes[at.owner] -= at.size
             if not self._bytes[at.owner]:
                 del self._bytes[at.owner]

@@ -46,12 +46,12 @@ def next_action(episode: SiteEpisode, dump: str, observation: Observation) -> Ac
     if view.host != episode.host:  # an empty tab, or one that a learner has opened
         return CloseTab() if observation.tabs else GoBack()
     try:
-        return _clear(view) or episode.template.plan(view)
+        return clear(view) or episode.template.plan(view)
     except Lost:
         return _home(view)
 
 
-def _clear(view: PageView) -> Action | None:
+def clear(view: PageView) -> Action | None:
     """What comes before everything else: pop-ups, waiting, signing in, wrong turns."""
     if view.has("close"):
         return view.click("close")

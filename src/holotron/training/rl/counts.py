@@ -31,6 +31,21 @@ class Counts:
     groups: Counter[str] = field(default_factory=Counter)  # by `Verdict`
     staleness: Counter[int] = field(default_factory=Counter)  # learnt tokens by how many updates old their weights were
 
+    def add(self, more: Counts) -> None:
+        """What others have counted."""
+        for name, value in vars(more).items():
+            if isinstance(value, Counter):
+                getattr(self, name).update(value)
+            else:
+                setattr(self, name, getattr(self, name) + value)
+
+    def taken(self) -> Counts:
+        """All of it, which begins anew."""
+        mine, fresh = Counts(**vars(self)), Counts()
+        for name, value in vars(fresh).items():
+            setattr(self, name, value)
+        return mine
+
     def episode(self, trajectory: Trajectory, logs: Sequence[Sequence[SampledTurn]]) -> None:
         self.episodes += 1
         self.successes += trajectory.outcome is Outcome.SUCCESS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from holotron.model.config import ModelConfig
 from holotron.training.batches import Batch, pack
 from holotron.training.rl.groups import Group
 from holotron.training.rl.record import NO_MASKS, Play, Rollout
+from holotron.training.rl.sharing import can_share, share
 from holotron.training.samples import TokenSequence, joined
 
 Weighted = tuple[Rollout, Play, float]  # a sequence, its episode, its advantage
@@ -27,7 +28,6 @@ class Pass:
     batch: Batch
     advantages_l: Tensor
     logprobs_l: Tensor  # the engine's
-    versions_l: Tensor
     masks_uW: Tensor  # what grammars allowed, 32 tokens a word
     mask_l: Tensor | None  # which of them held for the token; None: there was no grammar
 
@@ -38,10 +38,11 @@ class Pass:
 
 def split(groups: Sequence[Group], budget: int) -> list[list[Weighted]]:
     """Sequences into as few passes as a greedy hand manages, the longest first; each pass holds at most `budget`
-    tokens."""
+    tokens. Those of a group come one after the other: in one pass, what they have in common is computed once."""
     passes: list[tuple[int, list[Weighted]]] = []
-    sequences = [item for group in groups for item in group.plays()]
-    for item in sorted(sequences, key=lambda item: -len(item[1])):
+    together = [sorted(group.plays(), key=lambda item: -len(item[1])) for group in groups]
+    together.sort(key=lambda plays: -max((len(play) for _, play, _ in plays), default=0))
+    for item in (item for plays in together for item in plays):
         size = len(item[1])
         if size > budget:
             raise InputError(
@@ -56,8 +57,23 @@ def split(groups: Sequence[Group], budget: int) -> list[list[Weighted]]:
     return [mine for _, mine in passes]
 
 
+def deal(passes: Sequence[list[Weighted]], ranks: int) -> list[list[list[Weighted]]]:
+    """The passes of each rank, equally many for all: some may be empty. Every sequence takes along only what it looks
+    at."""
+    most = -(-len(passes) // ranks)
+    padded = [*passes, *([] for _ in range(most * ranks - len(passes)))]
+    if ranks == 1:
+        return [padded]
+    bare = [[(_bare(rollout, play), play, advantage) for rollout, play, advantage in items] for items in padded]
+    return [bare[rank::ranks] for rank in range(ranks)]
+
+
+def _bare(rollout: Rollout, play: Play) -> Rollout:
+    return replace(rollout, plays=(), tiles={key: rollout.tiles[key].clone() for key in play.tiles})
+
+
 def make_pass(items: Sequence[Weighted], config: ModelConfig, device: torch.device) -> Pass:
-    """Tiles that several sequences look at are encoded once."""
+    """Tiles that several sequences look at are encoded once, and so is what sequences begin with in common."""
     tiles: dict[bytes, Tensor] = {}
     for rollout, play, _ in items:
         tiles |= {key: rollout.tiles[key] for key in play.tiles}
@@ -70,18 +86,20 @@ def make_pass(items: Sequence[Weighted], config: ModelConfig, device: torch.devi
     none = torch.empty((0, 3, size, size), dtype=torch.uint8)
     pixels, sizes = joined([tile[None] for tile in tiles.values()] or [none])
     batch = pack([pixels.to(device)], [sequences], [None], config=config, device=device, sizes=[sizes])
+    if can_share(config.decoder):
+        batch = share(batch)
 
     def spread(parts: list[np.ndarray]) -> Tensor:
         return torch.from_numpy(np.concatenate(parts)).to(device)
 
+    none_l = np.empty(0, np.float32)
     first_mask = np.cumsum([0, *(len(play.masks_uW) for _, play, _ in items)])
     masks = [play.masks_uW for _, play, _ in items if len(play.masks_uW)]
     mask_of = [n + play.mask_l for n, (_, play, _) in zip(first_mask, items, strict=False) if play.mask_l is not None]
     return Pass(
         batch,
-        spread([np.full(len(play.logprobs_l), advantage, np.float32) for _, play, advantage in items]),
-        spread([play.logprobs_l for _, play, _ in items]),
-        spread([play.versions_l.astype(np.int64) for _, play, _ in items]),
+        spread([none_l, *(np.full(len(play.logprobs_l), advantage, np.float32) for _, play, advantage in items)]),
+        spread([none_l, *(play.logprobs_l for _, play, _ in items)]),
         spread(masks or [NO_MASKS]),
         spread(mask_of) if mask_of else None,
     )

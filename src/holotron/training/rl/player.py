@@ -68,12 +68,11 @@ def profile_of(source: str, wishes: AgentPart) -> Profile:
 
 
 class Player:
-    def __init__(self, recipe: RlRecipe, engine: Engine, suite: Suite, *, first_version: int = 0) -> None:
-        """`first_version`: the number of updates behind the weights that the engine calls version 0."""
+    def __init__(self, recipe: RlRecipe, engine: Engine, suite: Suite) -> None:
         self._recipe = recipe
         self._engine = engine
         self._suite = suite
-        self._first_version = first_version
+        self.first_version = 0  # the number of updates behind the weights that the engine calls version 0
         self._tasks = {task.name: task for task in suite.tasks}
         agent = recipe.agent
         self._profile = profile_of(recipe.model.source, agent)
@@ -133,7 +132,7 @@ class Player:
         tiles: dict[bytes, Tensor] = {}
         for turns in policy.logs:
             if turns:  # the last session may have been opened without a reply
-                play, shown = play_of(turns, self._first_version, self._engine.compile)
+                play, shown = play_of(turns, self.first_version, self._engine.compile)
                 plays.append(play)
                 tiles |= shown
         return Rollout(

@@ -5,7 +5,7 @@ recipe = read_recipe(Path("recipes/holotron-mini/4-rl.toml"), ["rollouts.session
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
@@ -48,7 +48,8 @@ class AgentPart(Part):
 
 
 class RolloutPart(Part):
-    sessions: PositiveInt = 32  # episodes at once
+    sessions: PositiveInt = 32  # episodes at once, in all processes together
+    processes: Annotated[int, Field(ge=0)] = 0  # that play, each with an engine; 0: the trainer's own process plays
     group: Annotated[int, Field(ge=2)] = 8  # episodes of the same task and seed
     side_by_side: PositiveInt | None = None  # sessions that share a group; None: one for each member
     queue: PositiveInt = 16  # finished groups that wait for the trainer; beyond that the oldest is thrown away
@@ -99,8 +100,15 @@ class RlRecipe(CommonRecipe):
     optimiser: OptimiserPart = OptimiserPart(lr=1e-5, weight_decay=0.0)
     evaluate: RlEvalPart = RlEvalPart()
 
+    def same_run(self, other: Self) -> bool:
+        """Who plays makes no difference to what is learnt."""
+        part = other.rollouts.model_copy(update={"processes": self.rollouts.processes})
+        return super().same_run(other.model_copy(update={"rollouts": part}))
+
     @model_validator(mode="after")
     def _room(self) -> RlRecipe:
+        if self.rollouts.processes > self.rollouts.sessions:
+            raise ValueError("rollouts.processes are at most as many as rollouts.sessions: each plays at least one")
         if self.update.groups > self.rollouts.queue:
             raise ValueError("rollouts.queue must hold at least update.groups, or an update never comes together")
         if self.model.template:

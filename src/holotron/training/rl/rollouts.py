@@ -1,7 +1,7 @@
-"""Rollouts that never stop: a thread of its own in which groups of episodes are played and finished ones queued.
+"""Rollouts that never stop: a thread of its own in which groups of episodes are played and finished ones handed in.
 
-    with Rollouts(player, sampler, queue, successes, ...) as rollouts:
-        ...                                             # the trainer takes groups from the queue
+    with Rollouts(player, desk, counts, ...) as rollouts:
+        ...                                             # groups come from the desk, and go back to it
         scores = rollouts.evaluate(tasks)               # greedy episodes, before anything else
 
 Every session plays one episode after another, in an environment that it keeps: when nothing is left of its group, it
@@ -26,23 +26,22 @@ from typing import Any, NamedTuple, TypeVar
 
 from holotron.agent.loop import Episode
 from holotron.agent.policies.base import Policy
+from holotron.engine.api import EngineStopped
 from holotron.envs.base import EnvironmentPool
 from holotron.errors import ConfigError
 from holotron.rollouts.messages import Assignment
 from holotron.rollouts.rules import ERRORS, Attempts, ErrorStreak, Patience
 from holotron.rollouts.seat import Seat
 from holotron.training.rl.counts import Counts
-from holotron.training.rl.groups import helpless, judge
+from holotron.training.rl.desk import GroupSource
 from holotron.training.rl.player import Player
 from holotron.training.rl.policy import RolloutPolicy, Trunk
-from holotron.training.rl.queue import GroupQueue
-from holotron.training.rl.recipe import LearnFrom
 from holotron.training.rl.record import Rollout
-from holotron.training.rl.successes import Successes
-from holotron.training.rl.tasks import Drawn, TaskSampler
+from holotron.training.rl.tasks import Drawn
 from holotron.types import Outcome, Task, Trajectory
 
 T = TypeVar("T")
+OnEpisode = Callable[[Trajectory, Drawn], None]
 
 _SHORTEST_PATIENCE = 2.0  # seconds: a group of quick episodes is not cut for a hiccup
 _UNSCORABLE = (
@@ -91,9 +90,7 @@ class Rollouts:
     def __init__(
         self,
         player: Player,
-        sampler: TaskSampler,
-        queue: GroupQueue,
-        successes: Successes,
+        desk: GroupSource,
         counts: Counts,
         *,
         sessions: int,
@@ -101,23 +98,21 @@ class Rollouts:
         side_by_side: int,
         straggler: float,
         longest: int,
-        learn_from: LearnFrom = "success",
-        on_episode: Callable[[Trajectory, Drawn], None] | None = None,
+        on_episode: OnEpisode | None = None,
     ) -> None:
         self._player = player
-        self._sampler = sampler
-        self._queue = queue
-        self._successes = successes
+        self._desk = desk
         self.counts = counts
         self._sessions = sessions
         self._group = group
         self._side_by_side = side_by_side
         self._patience = Patience(straggler, shortest=_SHORTEST_PATIENCE)
         self._longest = longest  # tokens of a sequence that the trainer can take
-        self._learn_from: LearnFrom = learn_from
         self._on_episode = on_episode
         self._urgent: deque[_Job] = deque()  # evaluations, and episodes to be tried again
         self._open: dict[int, _Open] = {}
+        self._choosing = asyncio.Lock()
+        self._error: BaseException | None = None  # why nobody plays any more
         self._attempts = Attempts()
         self._streak = ErrorStreak(ErrorStreak.usual_limit(sessions), "Call again to go on from the last checkpoint.")
         self._loop = asyncio.new_event_loop()
@@ -140,14 +135,6 @@ class Rollouts:
         """Play these greedily, before anything else, and wait. By task; what the environment spoiled is left out."""
         return self._in_loop(self._evaluate(tasks))
 
-    def state(self) -> dict[str, Any]:
-        """What a resumed run needs: the sampler's state with all groups that are open or waiting."""
-
-        async def read() -> dict[str, Any]:
-            return self._sampler.state([*(group.drawn for group in self._open.values()), *self._queue.waiting()])
-
-        return self._in_loop(read())
-
     def _in_loop(self, work: Coroutine[Any, Any, T]) -> T:
         async def asked() -> T:
             task = asyncio.current_task()
@@ -162,11 +149,12 @@ class Rollouts:
         while True:
             try:
                 return future.result(timeout=1.0)
-            except CancelledError:  # rollouts have failed, or are about to have; the queue is told why
-                raise self._queue.failure() from None
+            except CancelledError:  # rollouts have failed, or are about to have
+                self._thread.join()
             except TimeoutError:
-                if not self._thread.is_alive():
-                    raise self._queue.failure() from None
+                if self._thread.is_alive():
+                    continue
+            raise self._error or EngineStopped("rollouts have ended")
 
     # ---------------------------------------------------------------------------------------------- the loop's thread
 
@@ -174,7 +162,8 @@ class Rollouts:
         try:
             self._loop.run_until_complete(self._main())
         except BaseException as error:  # whatever it is, the trainer must not wait for ever
-            self._queue.fail(error)
+            self._error = error
+            self._desk.failed(error)
 
     async def _main(self) -> None:
         pool = self._player.open_pool(self._sessions)
@@ -199,8 +188,9 @@ class Rollouts:
             while True:
                 job = self._urgent.popleft() if self._urgent else None
                 if job is None:
-                    mine = self._group_for(mine)
-                    job = mine.waiting.popleft()
+                    async with self._choosing:
+                        mine = await self._group_for(mine)
+                        job = mine.waiting.popleft()
                 job.seat, job.started = seat, time.monotonic()
                 job.playing = asyncio.create_task(self._play(seat, job))
                 if job.group is not None:
@@ -215,13 +205,13 @@ class Rollouts:
         finally:
             await seat.leave()
 
-    def _group_for(self, mine: _Open | None) -> _Open:
+    async def _group_for(self, mine: _Open | None) -> _Open:
         """Which group a session plays next: its own as long as there is something to play, then one that wants more
         players, then a new one."""
         if mine is not None and mine.waiting:
             return mine
         wanting = (group for group in self._open.values() if group.waiting and group.players < self._side_by_side)
-        group = next(wanting, None) or self._begin()
+        group = next(wanting, None) or await self._begin()
         group.players += 1
         return group
 
@@ -256,8 +246,8 @@ class Rollouts:
 
     # ------------------------------------------------------------------------------------------------------- groups
 
-    def _begin(self) -> _Open:
-        drawn = self._sampler.draw()
+    async def _begin(self) -> _Open:
+        drawn = await self._desk.draw()
         group = self._open[drawn.number] = _Open(drawn, self._player.trunk())
         task = self._player.task(drawn.name, drawn.seed)
 
@@ -307,23 +297,10 @@ class Rollouts:
                 self._loop.call_at(self._loop.time() + job.started + patience - time.monotonic(), _cut, job)
 
     async def _finish(self, group: _Open) -> None:
-        name = group.drawn.name
-        rollouts = [rollout for job in group.jobs if (rollout := group.rollouts[job]) is not None]
-        wins = sum(rollout.success for rollout in rollouts)
-        self._sampler.note(name, wins, len(rollouts))
-        stored = None
-        if helpless(rollouts, self._learn_from):
-            stored = await asyncio.to_thread(self._successes.take, name)
-        elif 0 < wins < len(rollouts):  # of a task that is always solved none will be wanted
-            solved = [(n, rollout) for n, rollout in enumerate(rollouts) if rollout.success]
-            member, best = max(solved, key=lambda item: item[1].value(self._learn_from))
-            await asyncio.to_thread(self._successes.add, best, group.drawn.number, member)
-        verdict, made = judge(group.drawn, rollouts, stored, self._learn_from)
-        self.counts.groups[verdict] += 1
         self.counts.forks += group.trunk.forks
         await group.trunk.close()
-        if made is not None:
-            self._queue.put(made)
+        members = [(n, found) for n, job in enumerate(group.jobs) if (found := group.rollouts[job]) is not None]
+        await self._desk.finished(group.drawn, members)
         del self._open[group.drawn.number]
 
     # -------------------------------------------------------------------------------------------------- evaluation

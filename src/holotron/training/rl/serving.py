@@ -9,9 +9,13 @@ from __future__ import annotations
 import re
 from copy import deepcopy
 
+import torch
+
 from holotron.engine.api import EngineConfig
 from holotron.model.model import Holotron
+from holotron.rollouts.processes import Place
 from holotron.training import lora
+from holotron.training.distributed import Ranks
 from holotron.training.recipe import LoraPart
 from holotron.training.rl.recipe import RlRecipe
 
@@ -29,6 +33,16 @@ def twin(model: Holotron, adapters: LoraPart | None = None) -> Holotron:
     copy = deepcopy(model, shared)
     # Parameters that learn are to be written by `update_weights` alone.
     return copy.requires_grad_(False)
+
+
+def engine_devices(count: int, where: Ranks, place: Place) -> list[str]:
+    """Of so many engines in processes of their own: GPUs that no rank trains on, in turn; where there are none, those
+    of the ranks."""
+    if where.device.type != "cuda" or place.own_gpus:
+        return [where.device.type] * count
+    gpus = list(range(torch.cuda.device_count()))
+    free = gpus[where.count :] or gpus
+    return [f"cuda:{free[n % len(free)]}" for n in range(count)]
 
 
 def engine_config(recipe: RlRecipe) -> EngineConfig:

@@ -78,6 +78,10 @@ class TaskSampler:
         self._number += 1
         return drawn
 
+    def again(self, drawn: Sequence[Drawn]) -> None:
+        """Groups that came to nothing: they are the next to be drawn."""
+        self._again = sorted([*drawn, *self._again], key=lambda one: one.number)
+
     def note(self, name: str, wins: int, tries: int) -> None:
         """What came of a group."""
         if tries:

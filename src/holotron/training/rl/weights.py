@@ -1,12 +1,12 @@
-"""The trainer's weights, in the running engine; and how well the two agree.
+"""The trainer's weights, for engines that run; and how well trainer and engines agree.
 
-Trainer and engine hold a copy each: the engine goes on sampling while the trainer computes gradients. After an update
-the parameters that learn are copied over between two iterations of the engine. Adapters are merged on the way, so the
-engine never knows of them.
+Trainer and engines hold a copy each: engines go on sampling while the trainer computes gradients. After an update the
+parameters that learn are copied over between two iterations of an engine. Adapters are merged on the way, so no engine
+knows of them.
 
-Agreement is measured, not assumed. After every update the engine continues a prompt of the last batch for a few tokens;
-before its next step the trainer, whose weights are still the same, computes the logprobs of those tokens. The mean of
-exp(|difference|) is 1 if both compute the same probabilities.
+Agreement is measured, not assumed. After every update an engine, each in turn, continues a prompt of the last batch for
+a few tokens; before its next step the trainer, whose weights are still the same, computes the logprobs of those tokens.
+The mean of exp(|difference|) is 1 if both compute the same probabilities.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 
-from holotron.engine import Engine, Generation, OnUpdate, Result, SamplingParams, Session
+from holotron.engine import Engine, Generation, Result, SamplingParams, Session
 from holotron.model.positions import stretches
 from holotron.model.processor import Prompt, PromptImage, Run
 from holotron.training import lora
+from holotron.training.distributed import Ranks, reshard
 from holotron.training.learner import Learner
 from holotron.training.recipe import LoraPart
 from holotron.training.rl.objective import Drawing, chosen
@@ -31,30 +33,25 @@ from holotron.training.rl.record import Compile, Play, Rollout, SampledTurn, pla
 PROBE_TOKENS = 48
 
 
-def learnt_tensors(learner: Learner, adapters: LoraPart | None) -> dict[str, Tensor]:
-    """What changes in training, under the names the engine knows."""
-    if adapters is None:
-        return {name: p.detach() for name, p in learner.model.named_parameters() if p.requires_grad}
-    adapted = {
-        name: p.detach()
-        for name, p in learner.model.named_parameters()
-        if lora.is_adapter(name) or name.endswith(".base_layer.weight")
-    }
-    return lora.merged(adapted, adapters)
+def learnt_tensors(learner: Learner, adapters: LoraPart | None, where: Ranks) -> dict[str, Tensor]:
+    """What changes in training, under the names the engine knows. Every rank has to ask; where the model lies in
+    shards, the first one gets it, whole and on the host, and the others nothing."""
+    reshard(learner)
+    found = {}
+    for name, parameter in learner.model.named_parameters():
+        if parameter.requires_grad or (adapters is not None and name.endswith(".base_layer.weight")):
+            tensor = parameter.detach()
+            if isinstance(tensor, DTensor):
+                tensor = tensor.full_tensor().cpu()
+            if where.first:
+                found[name] = tensor
+    return found if adapters is None else lora.merged(found, adapters)
 
 
-def publish(learner: Learner, adapters: LoraPart | None, engine: Engine, on_update: OnUpdate) -> int:
-    """Give the engine the trainer's weights; its new version."""
-    tensors = learnt_tensors(learner, adapters)
-    _wait(learner)  # the engine may copy on another stream
-    version = engine.update_weights(tensors, on_update)
-    _wait(learner)  # and must have read them before the next step writes
-    return version
-
-
-def _wait(learner: Learner) -> None:
-    if learner.model.device.type == "cuda":
-        torch.cuda.synchronize(learner.model.device)
+def settled(device: torch.device) -> None:
+    """All that was asked of the device is done: engines copy on streams of their own."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
 # --------------------------------------------------------------------------------------------------------- agreement
@@ -62,23 +59,20 @@ def _wait(learner: Learner) -> None:
 
 @dataclass(frozen=True)
 class Probe:
-    """A continuation under way in the engine, by the weights of right now."""
+    """A continuation under way in an engine, by the weights of right now."""
 
     session: Session
-    prompt: Prompt
     version: int
     generation: Generation
 
     @staticmethod
-    def start(engine: Engine, play: Play, rollout: Rollout, image_token: int, temperature: float = 1.0) -> Probe:
-        """Continue this session's log from where its last reply began."""
-        prompt = _log_before_last_reply(play, rollout, image_token)
+    def start(engine: Engine, prompt: Prompt, temperature: float = 1.0) -> Probe:
         session = engine.open()
         session.append(prompt)
         sampling = SamplingParams(
             max_tokens=PROBE_TOKENS, temperature=temperature, seed=len(prompt.ids), policy_logprobs=True
         )
-        return Probe(session, prompt, engine.version, session.generate(sampling))
+        return Probe(session, engine.version, session.generate(sampling))
 
     def finish(self) -> Result | None:
         """What came of it; None if other weights had a part in it."""
@@ -89,7 +83,8 @@ class Probe:
         return result if set(result.versions) == {self.version} else None
 
 
-def _log_before_last_reply(play: Play, rollout: Rollout, image_token: int) -> Prompt:
+def log_before_last_reply(play: Play, rollout: Rollout, image_token: int) -> Prompt:
+    """What a session had in its log when its last reply began, to be continued once more."""
     last = int(np.flatnonzero(play.learn_T)[-1])
     while last and play.learn_T[last - 1]:
         last -= 1
@@ -114,8 +109,9 @@ def disagreement(
     made = make_pass([item], learner.model.config, learner.model.device)
     learner.eval()
     try:
-        logits = learner.predict(made.batch, learner.look(made.batch))
+        logits, _ = learner.score(made.batch)
         now, _ = chosen(logits, made.batch.targets_l, drawing, made.forbidden(logits.shape[-1]))
     finally:
         learner.train()
+        reshard(learner)
     return float((now.detach() - made.logprobs_l).abs().exp().mean())

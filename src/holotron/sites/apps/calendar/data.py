@@ -103,7 +103,9 @@ def _series(brief: Brief) -> dict[int, list[Span]]:
         first = today - datetime.timedelta(days=back)
         while first.weekday() > 4:
             first -= datetime.timedelta(days=1)
-        ((start, end),) = spans(dice, 1, taken.get(first.weekday(), []))[:1]
+        while not (found := spans(dice, 1, taken.get(first.weekday(), []))):
+            pass  # four draws, and all of them where the other series is
+        start, end = found[0]
         until = (first + datetime.timedelta(days=84)).isoformat()
         _event(brief, title, first, start, end, calendar=1, repeat="weekly", until=until)
         taken.setdefault(first.weekday(), []).append((start, end))

@@ -1,0 +1,153 @@
+"""The replicas as the router sees them: where each is, how far in its life, how much it has to do."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from holotron.fleet.upstream import Broken, Headers, Refused, Upstream
+
+log = logging.getLogger("holotron.fleet")
+
+Stage = Literal["starting", "ready", "behind", "draining", "dead"]  # behind: its weights are not the fleet's
+
+STATUS_SECONDS = 1.0
+DEAF_SECONDS = 30.0  # without an answer, after which a replica that still lives is taken for dead
+SMOOTHING = 0.3
+
+
+class Replica:
+    """One life of one replica: who is started again is another one, of the same name."""
+
+    def __init__(self, name: str, host: str, port: int, key: str, *, kill: Callable[[], None] | None = None) -> None:
+        """`kill`: ends its process, if it is ours to end."""
+        self.name = name
+        self.url = f"http://{host}:{port}"
+        self.stage: Stage = "starting"
+        self.upstream = Upstream(host, port)
+        self.in_flight = 0
+        self.load = 0.0  # the same, smoothed
+        self.told: dict[str, Any] = {}  # its last status
+        self.heard = time.monotonic()  # when that was
+        self.kept_back = False  # it is to stay empty until somebody says otherwise
+        self.served = False  # it got as far as that
+        self.died = asyncio.Event()
+        self._kill = kill
+        self._key = (b"authorization", f"Bearer {key}".encode())
+
+    @property
+    def alive(self) -> bool:
+        return self.stage in ("ready", "behind", "draining")
+
+    @property
+    def journal(self) -> str | None:
+        return self.told.get("journal")
+
+    @property
+    def version(self) -> int:
+        return int(self.told.get("version", 0))
+
+    async def ask(self, method: str, target: str, body: Any = None, seconds: float = 60.0) -> Any:
+        """Something of the router's own, with the fleet's key."""
+        return await self.upstream.json(method, target, body, headers=[self._key], seconds=seconds)
+
+    def headers(self, owner: str, turn: str, reply: str) -> Headers:
+        """Of a client's request."""
+        return [
+            self._key,
+            (b"x-fleet-owner", owner.encode()),
+            (b"x-fleet-turn", turn.encode("latin-1", "replace")),
+            (b"x-fleet-reply", reply.encode()),
+        ]
+
+    async def look(self) -> None:
+        """Find out how it is."""
+        try:
+            told = await self.ask("GET", "/fleet/status", seconds=10.0)
+        except Refused as error:
+            log.error("replica %s does not know this fleet's key: %s", self.name, error)
+            self.dead()
+            return
+        except Broken:
+            if self.stage != "starting" and (not await self._listens() or time.monotonic() - self.heard > DEAF_SECONDS):
+                self.dead()
+            return
+        self.told, self.heard = told, time.monotonic()
+        self.load += SMOOTHING * (self.in_flight - self.load)
+        if self.stage == "dead":
+            return
+        if told["stage"] == "failed":
+            self.dead()
+        elif told["stage"] == "draining" or self.kept_back:
+            self.stage = "draining"
+        elif told["stage"] == "ready" and self.stage in ("starting", "draining"):
+            self.stage = "behind"  # until somebody has looked at its weights
+            self.served = True
+
+    async def _listens(self) -> bool:
+        """A busy server may be slow to answer; a dead one refuses the connection."""
+        try:
+            _, writer = await asyncio.wait_for(asyncio.open_connection(self.upstream.host, self.upstream.port), 5)
+        except (OSError, TimeoutError):
+            return False
+        writer.close()
+        return True
+
+    async def suspect(self) -> None:
+        """A connection to it broke: is it still there?"""
+        if self.stage != "dead" and not await self._listens():
+            self.dead()
+
+    def dead(self) -> None:
+        if self.stage != "dead":
+            log.warning("replica %s is gone", self.name)
+            self.stage = "dead"
+            self.upstream.close()
+            if self._kill is not None:
+                self._kill()  # should it only be deaf: two that think they have a session are worse
+            self.died.set()
+
+
+class Replicas:
+    """All of them, and a bell that rings when something about them changes."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Replica] = {}
+        self._changed = asyncio.Event()
+        self.version = 0  # of the weights, that all should have
+
+    def put(self, replica: Replica) -> None:
+        self._by_name[replica.name] = replica
+        self.ring()
+
+    def all(self) -> list[Replica]:
+        return list(self._by_name.values())
+
+    def get(self, name: str) -> Replica | None:
+        return self._by_name.get(name)
+
+    def serving(self) -> list[Replica]:
+        """Those that may be given something new."""
+        return [replica for replica in self._by_name.values() if replica.stage == "ready"]
+
+    def ring(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def change(self, seconds: float) -> None:
+        """Wait for one."""
+        try:
+            await asyncio.wait_for(self._changed.wait(), seconds)
+        except TimeoutError:
+            return
+
+    def total(self, field: str) -> int:
+        return sum(int(replica.told.get(field, 0)) for replica in self._by_name.values() if replica.alive)
+
+
+def least_loaded(replicas: Sequence[Replica], sessions: Callable[[Replica], int]) -> Replica:
+    """`sessions`: how many conversations of late belong to one."""
+    return min(replicas, key=lambda replica: (sessions(replica) + replica.in_flight, replica.in_flight, replica.load))

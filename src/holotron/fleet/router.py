@@ -1,0 +1,314 @@
+"""The data path: a client's request goes to the replica where its conversation lives, and the answer comes back as it
+is written. Should the replica die meanwhile, the request is sent to another one as the same reply, and the client sees
+a delay.
+
+An ASGI application behind the same doors as one server has (`entrance`): by then the request has an owner.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
+
+from holotron.fleet.asking import asked, route_of
+from holotron.fleet.choosing import Prefixes
+from holotron.fleet.homes import Home, Homes, Visit
+from holotron.fleet.moving import Mover
+from holotron.fleet.own_answers import OwnAnswers
+from holotron.fleet.passing import Passing
+from holotron.fleet.replicas import Replicas
+from holotron.fleet.streams import Heard
+from holotron.fleet.upstream import Answer, Broken, Refused
+from holotron.server import routed
+from holotron.server.access import answer as answer_error
+from holotron.server.access import header
+from holotron.server.bodies import check_json, read_body
+from holotron.server.door import Door
+from holotron.server.errors import ApiError, unavailable
+from holotron.server.running import or_gone
+
+log = logging.getLogger("holotron.fleet")
+
+MOST_TRIES = 8
+SMALL = 2**20  # bytes of a body that is read at once; others on a thread
+BUSY_SECONDS = 10.0  # for a replica to notice that its client, the router, has gone
+AGAIN = ("loading", "shutting_down")  # what another replica would not say
+_DROPPED = {b"connection", b"keep-alive", b"transfer-encoding", b"date", b"server", b"x-request-id", b"content-length"}
+
+
+class Router:
+    def __init__(
+        self,
+        door: Door,
+        replicas: Replicas,
+        homes: Homes,
+        mover: Mover,
+        held: Callable[[str], int],
+        seconds: Callable[[float], None],
+    ) -> None:
+        """`held`: bytes that an owner's sessions hold. `seconds`: is told how long a request took to get here."""
+        self._door, self._replicas, self._homes, self._mover = door, replicas, homes, mover
+        self._held, self._seconds = held, seconds
+        self._own = OwnAnswers(replicas, homes, mover)
+        self.prefixes = Prefixes()
+        self._reader = asyncio.Semaphore(1)  # reading JSON keeps Python's lock: one large body at a time
+        self.repeats = 0
+        self.bound: Counter[str] = Counter()  # requests by how their replica was found
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope.setdefault("owner", "public")  # what needs no key: descriptions of the API
+        scope["route"] = SimpleNamespace(path=route_of(scope["path"]))
+        passing: Passing | None = None
+        try:
+            passing = await self._read(scope, receive, send)
+            with self._admitted(passing):
+                await or_gone(receive, self._answer(passing), self._door.cut)
+        except ApiError as error:
+            if passing is not None and passing.begun:
+                await passing.end_stream(error)
+            else:
+                await answer_error(error, send)
+
+    async def _read(self, scope: Scope, receive: Receive, send: Send) -> Passing:
+        body = b"".join(await read_body(Request(scope, receive), self._door))
+        scope["begun"] = time.monotonic()
+        await check_json(self._door.settings.limits, body)
+        named, owner = header(scope, b"x-session-id"), scope["owner"]
+        told = scope["method"], scope["path"], body, named.decode("latin-1") if named else None, owner
+        if len(body) <= SMALL:
+            asks = asked(*told)
+        else:
+            async with self._reader:
+                asks = await asyncio.to_thread(asked, *told)
+        scope["patience"] = self._door.settings.server.request_seconds or 3600.0
+        reply = f"{secrets.token_hex(16)}-{int(time.time())}"
+        return Passing(scope, send, body, asks, owner, reply, Heard())
+
+    @contextlib.contextmanager
+    def _admitted(self, passing: Passing) -> Iterator[None]:
+        if passing.asks.kind != "generate":
+            yield
+            return
+        quotas, owner = self._door.quotas, passing.owner
+        with quotas.admitted(owner):
+            try:
+                yield
+            finally:
+                quotas.used(owner, passing.heard.spent or 0)
+
+    # ------------------------------------------------------------------------------------------------------- answering
+
+    async def _answer(self, passing: Passing) -> None:
+        asks = passing.asks
+        self._check_quotas(passing)
+        if asks.kind == "sessions":
+            await self._own.list_sessions(passing)
+            return
+        if asks.kind == "move":
+            await self._own.move(passing)
+            return
+        if asks.kind == "session" and passing.scope["method"] == "DELETE" and await self._own.end_header(passing):
+            return
+        while True:
+            visit: Visit | None = None
+            try:
+                visit = await self._enter(passing)
+                if await self._visit(passing, visit):
+                    return
+            except (Broken, Refused) as error:
+                self.repeats += 1
+                passing.heard.torn()
+                passing.repeated = True
+                if visit is None or not visit.interrupted:
+                    passing.tries += 1
+                    await (visit.replica.suspect() if visit is not None else asyncio.sleep(0.1))
+                if passing.tries >= MOST_TRIES or time.monotonic() > passing.until:
+                    log.warning("a request is given up after %d tries: %s", passing.tries, error)
+                    raise unavailable("the replicas that were asked did not answer", "no_replica") from None
+            finally:
+                if visit is not None:
+                    visit.replica.in_flight -= 1
+                    if visit.home is not None:
+                        visit.home.leave(visit)
+
+    def _check_quotas(self, passing: Passing) -> None:
+        asks, quotas, owner = passing.asks, self._door.quotas, passing.owner
+        more = asks.forks + asks.opens
+        if quotas.memory_bytes is not None and (more or asks.session is not None) and asks.kind != "session":
+            quotas.check_memory(self._held(owner))
+        if more:
+            most = self._replicas.total("max_sessions") or 2**62
+            quotas.check_sessions(owner, self._homes.count(owner), more, most)
+
+    async def _visit(self, passing: Passing, visit: Visit) -> bool:
+        """Ask this replica. False: ask again. `Broken`: it is gone, or the conversation is about to move."""
+        replica = visit.replica
+        if visit.interrupted:
+            raise Broken("the conversation moves")
+        if passing.repeated:
+            await replica.ask("POST", "/fleet/replies", passing.again())
+        else:
+            self._seconds(time.monotonic() - passing.scope["begun"])
+        visit.asking = asyncio.ensure_future(
+            replica.upstream.ask(passing.scope["method"], passing.target, passing.headers(replica), passing.body)
+        )
+        try:
+            answer = visit.answer = await visit.asking
+        except asyncio.CancelledError:
+            visit.asking.cancel()
+            client_gone = (task := asyncio.current_task()) is not None and task.cancelling()
+            if visit.interrupted and not client_gone:
+                raise Broken("the conversation moves") from None
+            raise
+        try:
+            if answer.streams:
+                await self._stream(passing, answer)
+            elif not await self._whole(passing, answer, visit):
+                return False
+        except asyncio.CancelledError:  # the client has gone
+            answer.close()
+            raise
+        self._learn(passing, visit, answer)
+        return True
+
+    async def _stream(self, passing: Passing, answer: Answer) -> None:
+        heard = passing.heard
+        if not passing.begun:
+            passing.begun = True
+            await passing.send({"type": "http.response.start", "status": answer.status, "headers": _kept(answer)})
+        async for piece in answer.pieces():
+            if data := heard.passed(piece):
+                await passing.send({"type": "http.response.body", "body": data, "more_body": True})
+        await passing.send({"type": "http.response.body", "body": heard.rest(), "more_body": False})
+
+    async def _whole(self, passing: Passing, answer: Answer, visit: Visit) -> bool:
+        """An answer in one piece: the client sees nothing of it before it is complete."""
+        body = await answer.body()
+        if answer.status >= 400:
+            code = _code(body)
+            if answer.status == 503 and code in AGAIN:
+                await visit.replica.look()
+                self._replicas.ring()
+                if time.monotonic() < passing.until:
+                    await asyncio.sleep(0.05)
+                    return False
+            if passing.repeated and code == "session_busy" and time.monotonic() < passing.scope["begun"] + BUSY_SECONDS:
+                await asyncio.sleep(0.05)  # the replica is just noticing that the first try is over
+                return False
+            if passing.repeated and passing.scope["method"] == "DELETE" and answer.status == 404:
+                await passing.say_deleted()
+                return True
+        if (spent := answer.header(routed.SPENT.encode())) is not None:
+            passing.heard.spent = int(spent)
+        if passing.begun:  # a stream was promised
+            raise _as_error(answer.status, body)
+        headers = [*_kept(answer), (b"content-length", b"%d" % len(body))]
+        await passing.send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        await passing.send({"type": "http.response.body", "body": body})
+        return True
+
+    # -------------------------------------------------------------------------------------------------------- choosing
+
+    async def _enter(self, passing: Passing) -> Visit:
+        """Find the conversation's home, or make one; wait while it moves, and take it up again if its replica died."""
+        asks, owner = passing.asks, passing.owner
+        home = await self._home(passing)
+        if home is not None:
+            async with home.lock:
+                if not home.replica.alive:
+                    await self._mover.revive(home)
+                visit = home.enter()
+                visit.may_be_cut = not asks.forks
+        else:
+            seconds = max(1.0, min(60.0, passing.until - time.monotonic()))
+            idle = await self._mover.place(seconds)
+            chosen = self.prefixes.best(asks, self._replicas.serving(), self._homes.recent) if asks.chain else idle
+            if asks.opens and asks.session is not None:
+                home = self._homes.settle(owner, "session", asks.session, chosen, provisional=True)
+            elif asks.header is not None:
+                home = self._homes.settle(owner, "header", asks.header, chosen)
+            visit = home.enter() if home is not None else Visit(None, chosen)
+        visit.replica.in_flight += 1
+        if asks.chain:
+            self.prefixes.sent(asks, visit.replica)
+        return visit
+
+    async def _home(self, passing: Passing) -> Home | None:
+        asks, owner, homes = passing.asks, passing.owner, self._homes
+        if asks.session is not None:
+            home = homes.get(owner, "session", asks.session)
+            if home is None and not asks.opens:
+                home = await self._mover.find(owner, "session", asks.session)
+                self.bound["session found" if home is not None else "session unknown"] += 1
+            elif home is not None:
+                self.bound["session known"] += 1
+            else:
+                self.bound["session new"] += 1
+            return home
+        if asks.response is not None:
+            home = homes.get(owner, "response", asks.response)
+            self.bound["response known" if home is not None else "response unknown"] += 1
+            return home or await self._mover.find(owner, "response", asks.response)
+        if asks.header is not None:
+            home = homes.get(owner, "header", asks.header)
+            self.bound["header known" if home is not None else "header new"] += 1
+            return home
+        return None
+
+    def _learn(self, passing: Passing, visit: Visit, answer: Answer) -> None:
+        """Where the conversation is from now on."""
+        asks, owner, replica, homes = passing.asks, passing.owner, visit.replica, self._homes
+        fine = answer.status < 300
+        if visit.home is not None and visit.home.provisional:
+            visit.home.provisional = False
+            if not fine:
+                homes.forget(visit.home)
+                return
+        if not fine:
+            return
+        if asks.kind == "session" and passing.scope["method"] == "DELETE" and visit.home is not None:
+            homes.forget(visit.home)
+        if asks.kind == "response" and passing.scope["method"] == "DELETE" and visit.home is not None:
+            homes.forget_name(visit.home, asks.response or "")
+        session, response = answer.header(routed.SESSION.encode()), answer.header(routed.RESPONSE.encode())
+        if session is not None and homes.get(owner, "session", session) is None:
+            homes.settle(owner, "session", session, replica)
+        if response is not None and homes.get(owner, "response", response) is None:
+            if visit.home is not None and visit.home.kind == "response":
+                homes.also(visit.home, response)
+            else:
+                homes.settle(owner, "response", response, replica)
+        if asks.session is not None:
+            passing.scope.setdefault("notes", {})["session"] = session or asks.session
+        passing.scope.setdefault("notes", {})["replica"] = replica.name
+
+
+def _kept(answer: Answer) -> list[tuple[bytes, bytes]]:
+    return [(k, v) for k, v in answer.headers if k not in _DROPPED and not k.startswith(routed.PREFIX)]
+
+
+def _code(body: bytes) -> str | None:
+    try:
+        code = json.loads(body)["error"]["code"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return code if isinstance(code, str) else None
+
+
+def _as_error(status: int, body: bytes) -> ApiError:
+    try:
+        told: Mapping[str, Any] = json.loads(body)["error"]
+    except (ValueError, KeyError, TypeError):
+        return unavailable("the reply could not be continued", "no_replica")
+    return ApiError(status, told["message"], type=told["type"], code=told["code"], param=told["param"])

@@ -1,0 +1,183 @@
+"""Logs of sessions on disk: another server goes on with them; who may read them, when they go."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.server.inside import Inside, inside
+from tests.server.pictures import data_url, with_image
+
+ALICE = "2bd806c97f0e"  # as the server calls the key "alice"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("journal")
+
+
+@pytest.fixture(scope="module")
+def pair(folder: Path) -> Iterator[tuple[Inside, Inside]]:
+    """Two servers that see one journal, as two replicas on a machine do."""
+    flags = ("--server.api_keys", "alice,bob", "--fleet.key", "secret", "--fleet.journal", str(folder / "logs"))
+    shared = (*flags, "--fleet.folder", str(folder / "moving"))
+    with inside(*shared) as here, inside(*shared, "--fleet.journal_bytes", "9000") as there:
+        yield here, there
+
+
+def say(server: Inside, session: str, text: str, colour: str | None = None, **more: Any) -> Any:
+    message = {"role": "user", "content": text} if colour is None else with_image(text, data_url(colour))
+    body = {"messages": [message], "max_tokens": 6, "temperature": 0, "ignore_eos": True, "session_id": session}
+    answer = server.post("/v1/chat/completions", {**body, "return_token_ids": True, **more}, "alice")
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def revive(server: Inside, session: str, owner: str = ALICE, **more: Any) -> httpx.Response:
+    headers = {"authorization": "Bearer secret"}
+    body = {"owner": owner, "id": session, **more}
+    return httpx.post(f"{server.url}/fleet/sessions/revive", json=body, headers=headers, timeout=60)
+
+
+def essence(answer: Any) -> Any:
+    return answer["choices"][0]["token_ids"], answer["prompt_token_ids"], answer["session"]["turns"]
+
+
+def logs(folder: Path) -> list[Path]:
+    return sorted((folder / "logs").glob("*/*/log"))
+
+
+def forget(server: Inside, session: str) -> None:
+    """As if the process had been killed: the log stays."""
+    assert server.service.loaded is not None and server.service.journal is not None
+    server.service.journal.forget(ALICE, session)
+    sessions = server.service.loaded.sessions
+    asyncio.run(sessions.close(ALICE, sessions.get(ALICE, session), moved=True))
+
+
+def test_another_server_goes_on(pair: tuple[Inside, Inside], folder: Path) -> None:
+    here, there = pair
+    say(here, "lives", "first", "red", session_open=True)
+    say(here, "lives", "second", "blue")
+    say(here, "lives", "third")
+    (log,) = logs(folder)
+    assert stat.S_IMODE(log.parents[2].stat().st_mode) == 0o700
+    assert stat.S_IMODE(log.parent.stat().st_mode) == 0o700
+    assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in log.parent.iterdir())
+    pictures = [path for path in log.parent.iterdir() if path.suffix == ".picture"]
+    assert len(pictures) == 2, "as they were sent"
+    assert all(path.read_bytes()[:4] == b"\x89PNG" for path in pictures)
+    assert revive(there, "lives", owner="000000000000").status_code == 404, "another key's"
+    told = revive(there, "lives")
+    assert (told.status_code, told.json()["turns"]) == (200, 3)
+    for text, more in (("go on", {}), ("again", {"rewind": 1}), ("and look", {})):
+        colour = "green" if text == "and look" else None
+        assert essence(say(there, "lives", text, colour, **more)) == essence(say(here, "lives", text, colour, **more))
+    forget(here, "lives")
+    assert there.post("/v1/sessions/lives", b"", "alice").status_code == 405
+    closed = httpx.delete(f"{there.url}/v1/sessions/lives", headers={"authorization": "Bearer alice"})
+    assert closed.status_code == 200
+    assert not logs(folder), "a session that is closed leaves nothing behind"
+
+
+def routed(server: Inside, body: dict[str, Any], reply: str) -> httpx.Response:
+    """As the router sends it."""
+    headers = {"authorization": "Bearer secret", "x-fleet-owner": ALICE, "x-fleet-reply": f"{reply}-1700000000"}
+    return httpx.post(f"{server.url}/v1/chat/completions", json=body, headers=headers, timeout=60)
+
+
+def announce(server: Inside, reply: str, session: str | None, begun: bool = False, said: Any = ()) -> None:
+    """What the router tells before it asks once more."""
+    told = {"reply": reply, "owner": ALICE, "session": session, "begun": begun, "said": dict(said)}
+    answer = httpx.post(f"{server.url}/fleet/replies", json=told, headers={"authorization": "Bearer secret"})
+    assert answer.status_code == 200, answer.text
+
+
+def test_a_reply_nobody_heard_is_taken_back_and_given_again(pair: tuple[Inside, Inside], folder: Path) -> None:
+    here, there = pair
+    say(here, "unheard", "first", "red", session_open=True)
+    for rewind in (None, "prompt"):
+        reply = ("a" if rewind is None else "b") * 32
+        messages = [] if rewind else [{"role": "user", "content": "second"}]
+        body = {"messages": messages, "session_id": "unheard", "max_tokens": 9, "ignore_eos": True}
+        body |= {"return_token_ids": True} | ({"rewind": rewind} if rewind else {})
+        first = routed(here, body, reply).json()  # sampled, without a seed of the client's
+        forget(here, "unheard")  # ... and the server dies before the client has it
+        assert revive(there, "unheard").json()["turns"] == 2
+        announce(there, reply, "unheard")
+        second = routed(there, body, reply).json()
+        for field in ("session", "choices", "prompt_token_ids", "id", "created"):
+            assert second[field] == first[field], field
+        forget(there, "unheard")
+        assert revive(here, "unheard").json()["turns"] == 2
+    forget(here, "unheard")
+    body = {"messages": [{"role": "user", "content": "x"}], "session_open": True, "max_tokens": 2, "ignore_eos": True}
+    opened = routed(here, body, "c" * 32).json()["session"]["id"]
+    forget(here, opened)
+    assert revive(there, opened).status_code == 200
+    announce(there, "c" * 32, opened)
+    assert routed(there, body, "c" * 32).json()["session"]["id"] == opened
+    forget(there, opened)
+    shutil.rmtree(folder / "logs" / ALICE)
+
+
+def test_a_stream_goes_on_after_what_was_heard(pair: tuple[Inside, Inside]) -> None:
+    here, there = pair
+    messages = [{"role": "user", "content": "count"}]
+    body = {
+        "messages": messages,
+        "max_tokens": 12,
+        "ignore_eos": True,
+        "stream": True,
+        "return_token_ids": True,
+        "n": 2,
+    }
+    whole = routed(here, body, "d" * 32).text
+    blocks = whole.split("\n\n")
+    marks = [n for n, block in enumerate(blocks) if block.startswith(": ") and "spent" not in block]
+    for cut in (marks[0], marks[5], marks[-1]):
+        heard = {0: [], 1: []}
+        for n in marks[1:]:
+            if n <= cut:
+                index, token = blocks[n][2:].split()
+                heard[int(index)].append(int(token))
+        announce(there, "d" * 32, None, begun=True, said=heard)
+        rest = routed(there, body, "d" * 32).text
+        events = [block for block in rest.split("\n\n") if block.startswith("data:")]
+        expected = [block for block in blocks[cut + 1 :] if block.startswith("data:")]
+        for choice in (0, 1):  # two replies may take turns in another order
+            mine = f'"choices":[{{"index":{choice}'
+            assert [e for e in events if mine in e] == [e for e in expected if mine in e]
+
+
+def test_only_so_many_bytes_and_for_so_long(pair: tuple[Inside, Inside], folder: Path) -> None:
+    _, there = pair
+    journal = there.service.journal
+    assert journal is not None
+    for n in range(6):
+        say(there, f"large-{n}", "look", f"#{n}0{n}0{n}0", session_open=True)
+    assert journal.held <= 9_000
+    assert journal.dropped > 0
+    kept = {path.parent.name for path in logs(folder)}
+    assert 0 < len(kept) < 6, "the oldest have gone"
+    say(there, "large-0", "a session whose log went lives on")
+
+    left = folder / "logs" / ALICE / ("0" * 32)
+    left.mkdir()
+    os.utime(left, (time.time() - 86_400,) * 2)
+    assert there.service.loaded is not None
+    open_now = [(owner, served.id) for owner, served in there.service.loaded.sessions.everybodys()]
+    fresh = type(there.service.workers)()
+    journal._workers = fresh  # its own belong to the server's event loop
+    asyncio.run(journal.sweep(open_now[:1]))
+    assert not left.exists(), "what somebody left behind"
+    assert len(logs(folder)) <= 1, "sessions that are over"
