@@ -10,7 +10,7 @@ import torch
 from holotron.errors import ConfigError
 from holotron.model.loading import load_model
 from holotron.model.weights import load_checkpoint, random_model, save_checkpoint
-from holotron.training.grow import grow, grown_pattern, with_positions, with_tiles
+from holotron.training.grow import grow, grown_pattern, with_pictures, with_positions
 from tests.training.support import small_config
 
 
@@ -57,7 +57,7 @@ def test_new_layers_learn():
 
 def test_more_tiles_change_the_settings_alone(tmp_path):
     model = random_model(small_config())
-    model.config = with_positions(with_tiles(model.config, 12), 65_536)
+    model.config = with_positions(with_pictures(model.config, max_tiles=12), 65_536)
     save_checkpoint(model, tmp_path)
     again = load_checkpoint(tmp_path).config
     assert again.image == replace(small_config().image, max_tiles=12)

@@ -73,7 +73,7 @@ class ContentEncoder:
             parts[picture.start : picture.end] = picture.runs is not None  # changes show parts of tiles
         for span in content.tiles:
             shown[span.start : span.end] = True
-            tokens = config.image.tokens(*span.tile.pixels.shape[-2:])
+            tokens = span.tile.rows
             if span.offset + span.count > tokens or (span.count != tokens and not parts[span.start]):
                 raise InputError("the image was cut for another model: its tiles make another number of tokens")
         ids = np.array(content.ids, np.int64)

@@ -161,7 +161,9 @@ def log_alone(id: str, log: Log, config: ModelConfig) -> ExportedSession:
         "service": 0.0,
     }
     tensors = {"ids": torch.tensor(log.ids, dtype=torch.int32)}
-    return ExportedSession(about, tensors | {f"tile.{n}": tile.pixels for n, tile in enumerate(tiles)})
+    tensors |= {f"tile.{n}": tile.pixels for n, tile in enumerate(tiles)}
+    tensors |= {f"groups.{n}": torch.from_numpy(tile.groups) for n, tile in enumerate(tiles) if tile.groups is not None}
+    return ExportedSession(about, tensors)
 
 
 def _owners(session: Session) -> list[int | None]:
@@ -189,7 +191,10 @@ def log_of(exported: ExportedSession, store: TileStore, config: ModelConfig) -> 
     about, tensors = exported.about, exported.tensors
     if about["model"] != model_key(config):
         raise InputError(f"session {exported.id!r} belongs to another model")
-    tiles = [store.keep(bytes.fromhex(key), tensors[f"tile.{n}"]) for n, key in enumerate(about["tiles"])]
+    tiles = []
+    for n, key in enumerate(about["tiles"]):
+        groups = tensors.get(f"groups.{n}")
+        tiles.append(store.keep(bytes.fromhex(key), tensors[f"tile.{n}"], None if groups is None else groups.numpy()))
     spans = [TileSpan(start, count, tiles[tile], offset) for start, count, tile, offset in about["spans"]]
     pictures = [
         Picture(

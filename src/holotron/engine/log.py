@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from weakref import WeakValueDictionary
@@ -22,8 +22,9 @@ import torch
 from torch import Tensor
 
 from holotron.model.positions import Shown
-from holotron.model.processor import ImageConfig, Prompt, Run, ShownScreen
+from holotron.model.processor import ImageConfig, Prompt, PromptImage, Run, ShownScreen
 from holotron.model.processor.deltas import copy_groups, screen_key
+from holotron.model.processor.sparse import by_tile
 
 BLOCK = 64  # tokens per link of the hash chain
 
@@ -32,14 +33,20 @@ BLOCK = 64  # tokens per link of the hash chain
 class Tile:
     """Pixels for the vision tower, kept for as long as a log shows them."""
 
-    key: bytes  # by content
+    key: bytes  # by content, and by the groups that are read of it
     pixels: Tensor  # uint8 [3, height, width]
     grid: tuple[int, int] = (1, 1)  # rows and columns of its tokens
+    groups: np.ndarray | None = None  # int32: those that the tower reads, of a sparse picture; None: all
+
+    @property
+    def rows(self) -> int:
+        """What the tower makes of it."""
+        return self.grid[0] * self.grid[1] if self.groups is None else len(self.groups)
 
 
 def scoped(key: bytes, scope: bytes) -> bytes:
     """The key of a tile in this scope."""
-    return blake2b(scope + key, digest_size=16).digest() if scope else key
+    return blake2b(scope + key, digest_size=16).digest() if scope or len(key) > 16 else key
 
 
 class TileStore:
@@ -47,20 +54,22 @@ class TileStore:
 
     def __init__(self, image: ImageConfig | None = None) -> None:
         self._step = image.patch_size * image.downsample if image is not None else 1  # pixels of a token's side
+        self.sparse = image is not None and image.sparse
         self._tiles: WeakValueDictionary[bytes, Tile] = WeakValueDictionary()
         self._lock = threading.Lock()
 
-    def get(self, key: bytes, pixels: Tensor, scope: bytes = b"") -> Tile:
+    def get(self, key: bytes, pixels: Tensor, scope: bytes = b"", groups: np.ndarray | None = None) -> Tile:
         """By content and scope: what the vision tower made of another scope's pixels is not used, see `prefix`."""
-        return self.keep(scoped(key, scope), pixels)
+        return self.keep(scoped(key if groups is None else key + groups.tobytes(), scope), pixels, groups)
 
-    def keep(self, key: bytes, pixels: Tensor) -> Tile:
+    def keep(self, key: bytes, pixels: Tensor, groups: np.ndarray | None = None) -> Tile:
         """By a key that has its scope in it already."""
         with self._lock:
             tile = self._tiles.get(key)
             if tile is None:
                 grid = (pixels.shape[-2] // self._step, pixels.shape[-1] // self._step)
-                tile = self._tiles[key] = Tile(key, pixels.clone(), grid)  # a view would keep the whole image alive
+                tile = Tile(key, pixels.clone(), grid, groups)  # a view would keep the whole image alive
+                self._tiles[key] = tile
             return tile
 
     def __len__(self) -> int:
@@ -142,7 +151,9 @@ class Log:
         spans: list[TileSpan] = []
         pictures: list[Picture] = []
         for image in prompt.images:
-            if image.runs is None:
+            if store.sparse and image.runs is not None:
+                spans += _sparse_spans(image, store, scope)
+            elif image.runs is None:
                 count = image.length // len(image.keys)
                 for n, (key, pixels) in enumerate(zip(image.keys, image.tiles, strict=True)):
                     spans.append(TileSpan(image.start + n * count, count, store.get(key, pixels, scope)))
@@ -152,7 +163,8 @@ class Log:
                     spans.append(TileSpan(image.start + place, run.count, tile, run.first))
             key = image.screen.key if image.screen is not None else screen_key(image.size, image.keys)
             end = image.start + image.length
-            pictures.append(Picture(image.start, end, image.size, image.runs, image.base, key))
+            changes = None if store.sparse and image.base is None else image.runs
+            pictures.append(Picture(image.start, end, image.size, changes, image.base, key))
         return Log(prompt.ids, spans, pictures)
 
     def copy(self) -> Log:
@@ -283,6 +295,16 @@ class Log:
         return same
 
 
+def _sparse_spans(image: PromptImage, store: TileStore, scope: bytes) -> Iterator[TileSpan]:
+    """One stretch for each tile of which something is told."""
+    places = dict[int, int]()
+    for run, place in zip(image.runs or (), image.places, strict=True):
+        places.setdefault(run.tile, place)
+    for tile, groups in by_tile(image.runs or ()).items():
+        shown = store.get(image.keys[tile], image.tiles[tile], scope, groups)
+        yield TileSpan(image.start + places[tile], len(groups), shown)
+
+
 def compose_screen(parts: Sequence[tuple[Picture, list[TileSpan]]], config: ImageConfig) -> ShownScreen | None:
     """The screen that a log has shown (see `Log.screen_parts`). Copies pixels: not for the loop's thread."""
     if not parts:
@@ -291,6 +313,11 @@ def compose_screen(parts: Sequence[tuple[Picture, list[TileSpan]]], config: Imag
     step = config.patch_size * config.downsample
     tiles = torch.from_numpy(np.stack([span.tile.pixels.numpy() for span in spans]))
     for picture, shown in changes:
-        for run, span in zip(picture.runs or (), shown, strict=True):
-            copy_groups(tiles[run.tile], span.tile.pixels, run, step)
+        runs = picture.runs or ()
+        if config.sparse:  # told exactly, though not all that has changed is told: what is blank goes on from the rest
+            for number, span in zip(dict.fromkeys(run.tile for run in runs), shown, strict=True):
+                tiles[number] = span.tile.pixels
+        else:
+            for run, span in zip(runs, shown, strict=True):
+                copy_groups(tiles[run.tile], span.tile.pixels, run, step)
     return ShownScreen(first.size, tiles, parts[-1][0].key)

@@ -11,14 +11,16 @@ kernels take the host longer to launch than the device needs for a screenshot in
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from holotron.engine.capture import Captured, Recorder
 from holotron.engine.log import Tile, TileSpan
 from holotron.kernels.dispatch import use_triton
+from holotron.model.looks import looks_of
 from holotron.model.model import Holotron
 from holotron.model.processor.images import normalise
 
@@ -49,6 +51,10 @@ class VisionCache:
         self.reused += max(0, sum(span.offset == 0 for span in spans) - len(missing))
         if missing:
             missing += self._worth_while(missing, ahead)
+        if self._model.config.image.sparse:
+            for some in self._batches(missing):
+                found |= self._keep(some, self._tower.rows_of_groups(some))
+            return found
         # Tiles of one shape form a batch. They differ only for models of dynamic resolution, where as many form one as
         # have the tokens of a batch of tiles.
         image = self._model.config.image
@@ -81,10 +87,26 @@ class VisionCache:
         # From memory that is not pinned, the copy would wait for all that the device still has to do.
         pixels = torch.empty(shape, dtype=torch.uint8, pin_memory=self._model.device.type == "cuda")
         torch.stack([tile.pixels for tile in tiles], out=pixels)
-        rows = self._tower.rows(pixels)
+        return self._keep(tiles, self._tower.rows(pixels))
+
+    def _batches(self, tiles: list[Tile]) -> Iterator[list[Tile]]:
+        """Tiles that are read in part, as many at once as have the groups of a batch of whole ones."""
+        batch: list[Tile] = []
+        room = most = self._batch * self._model.config.tokens_per_tile
+        for tile in tiles:
+            if batch and tile.rows > room:
+                yield batch
+                batch, room = [], most
+            batch.append(tile)
+            room -= tile.rows
+        if batch:
+            yield batch
+
+    def _keep(self, tiles: list[Tile], rows: Tensor) -> dict[bytes, Tensor]:
         self.encoded += len(tiles)
         # Copies: a view would keep the whole batch alive, and the next batch may be written to the same place.
-        fresh = {tile.key: part.clone() for tile, part in zip(tiles, rows.chunk(len(tiles)), strict=True)}
+        parts = rows.split([tile.rows for tile in tiles])
+        fresh = {tile.key: part.clone() for tile, part in zip(tiles, parts, strict=True)}
         for key, part in fresh.items():
             if part.nbytes <= self._limit:
                 self._rows[key] = part
@@ -101,7 +123,8 @@ class _Tower:
         self._model = model
         self._graphs: OrderedDict[torch.Size, tuple[Tensor, Captured]] = OrderedDict()  # least recently used first
         self._recorder: Recorder | None = None
-        fixed = model.vision_model is not None and not model.config.image.dynamic
+        image = model.config.image
+        fixed = model.vision_model is not None and not image.dynamic and not image.sparse
         with torch.no_grad():
             if fixed and use_triton(model.language_model.backbone.embeddings.weight):
                 self._recorder = Recorder(model.device)
@@ -117,6 +140,21 @@ class _Tower:
         there, tower = known
         there.copy_(pixels, non_blocking=True)
         return tower()
+
+    def rows_of_groups(self, tiles: list[Tile]) -> Tensor:
+        """Rows of the groups that are read of each tile."""
+        model = self._model
+        step = model.config.image.patch_size * model.config.image.downsample
+        parts, groups = list[Tensor](), list[np.ndarray]()
+        for tile in tiles:
+            mine = tile.groups if tile.groups is not None else np.arange(tile.rows, dtype=np.int32)
+            rows, columns = tile.grid
+            squares = tile.pixels.view(3, rows, step, columns, step).permute(1, 3, 0, 2, 4).flatten(0, 1)
+            parts.append(squares[torch.from_numpy(mine).long()])
+            groups.append(mine)
+        counts = [len(mine) for mine in groups]
+        looks = looks_of(model.config, counts, np.concatenate(groups), model.device)
+        return model.encode_groups(normalise(torch.cat(parts).to(model.device), model.config.image, model.dtype), looks)
 
     def clear(self) -> None:
         if self._recorder is not None and self._graphs:

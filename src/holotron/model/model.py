@@ -20,6 +20,7 @@ from holotron.model.cache import DecoderState
 from holotron.model.config import ModelConfig, QwenVisionConfig
 from holotron.model.decoder import Decoder, Deep
 from holotron.model.layers import Projection
+from holotron.model.looks import Looks
 from holotron.model.positions import Shown, packed_shifts
 from holotron.model.qwen_vision import QwenMerger, QwenVisionTower
 from holotron.model.vision import Projector, VisionTower, pixel_shuffle
@@ -65,6 +66,14 @@ class Holotron(nn.Module):
         features = tower(pixels_n3HW)
         return features, project(pixel_shuffle(features, rows, columns, self.config.projector.shuffle))
 
+    def see_groups(self, pixels_K3ss: Tensor, looks: Looks) -> tuple[Tensor, Tensor]:
+        """The same of sparse pictures: normalised groups of tiles to features [K, patches, V] and rows [K, 1, D]."""
+        tower, project = self.vision_model, self.mlp1
+        assert isinstance(tower, VisionTower) and isinstance(project, Projector), "only RADIO towers read groups"
+        image = self.config.image
+        features = tower.groups(pixels_K3ss, looks, image.tile_size // image.patch_size)
+        return features, project(features.flatten(1)[:, None])
+
     def quantize_vision(self) -> None:
         """Keep the products of the tower's layers and of the projector in 8 bits from here on, for inference."""
         if not isinstance(self.vision_model, VisionTower) or self.mlp1 is None:
@@ -74,6 +83,10 @@ class Holotron(nn.Module):
             for module in part.modules():
                 if isinstance(module, Projection) and not module.quantized:
                     module.quantize()
+
+    def encode_groups(self, pixels_K3ss: Tensor, looks: Looks) -> Tensor:
+        """The rows of normalised groups: [K, D]."""
+        return self.see_groups(pixels_K3ss.to(self.dtype), looks)[1].flatten(0, 1)
 
     def encode_tiles(self, pixels_n3HW: Tensor) -> Tensor:
         """The rows of normalised tiles of one size, tile after tile: [n * tokens, levels * D]."""

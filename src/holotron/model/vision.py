@@ -1,9 +1,12 @@
 """The RADIO vision tower, pixel shuffle and projector: tiles of pixels in, rows for the language model out.
 
+Of sparse pictures it reads some groups of each tile only (`Looks`), packed without padding.
+
 The products of its layers and of the projector may be kept in 8 bits (`Holotron.quantize_vision`): norms, activations
 and what they feed are then rounded row by row, while attention, the residual stream and the patches stay as they are.
 
-Legend: n tiles, L patches per tile, p prefix tokens, V tower width, D hidden of the language model.
+Legend: n tiles, L patches per tile, p prefix tokens, V tower width, D hidden of the language model; K groups, T patches
+and prefix tokens of all looks.
 """
 
 from __future__ import annotations
@@ -12,11 +15,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from holotron.kernels.attention import attend_tiles
+from holotron.kernels.attention import attend_looks, attend_tiles
 from holotron.kernels.linear import Quantized, gelu_quantized, linear_gelu, relu2
 from holotron.kernels.norm import add_layer_norm
 from holotron.model.config import ProjectorConfig, VisionConfig
 from holotron.model.layers import Projection, RMSNorm, quantized
+from holotron.model.looks import Looks
 
 
 class PrefixTokens(nn.Module):
@@ -69,6 +73,18 @@ class PatchGenerator(nn.Module):
         x = self.embedder(patches) + self.positions(rows, columns)
         return torch.cat([self.cls_token.token.expand(n, -1, -1), x], dim=1)
 
+    def groups(self, pixels_K3ss: Tensor, looks: Looks, side: int) -> Tensor:
+        """The same for groups of pixels, of tiles of `side` x `side` patches: [T, V]."""
+        p = self.config.patch
+        count, _, step, _ = pixels_K3ss.shape
+        per = step // p  # patches to a side of a group
+        patches = pixels_K3ss.view(count, 3, per, p, per, p).permute(0, 2, 4, 1, 3, 5).reshape(count, per * per, -1)
+        table = self.positions(side, side).unflatten(0, (side // per, per, side // per, per))
+        table = table.transpose(1, 2).reshape(-1, per * per, self.config.hidden)  # by group, as its patches come
+        x = self.embedder(patches) + table.index_select(0, looks.groups_K)
+        prefix = self.cls_token.token.expand(len(looks.counts), -1, -1)
+        return torch.cat([prefix.flatten(0, 1), x.flatten(0, 1)]).index_select(0, looks.order_T)
+
 
 class VisionAttention(nn.Module):
     def __init__(self, config: VisionConfig) -> None:
@@ -77,8 +93,10 @@ class VisionAttention(nn.Module):
         self.qkv = Projection(config.hidden, 3 * config.hidden, bias=True)
         self.proj = Projection(config.hidden, config.hidden, bias=True)
 
-    def forward(self, x_nLV: Tensor | Quantized) -> Tensor:
-        return self.proj(attend_tiles(self.qkv(x_nLV), self.heads))
+    def forward(self, qkv: Tensor, looks: Looks | None = None) -> Tensor:
+        if looks is None:
+            return attend_tiles(qkv, self.heads)
+        return attend_looks(qkv, self.heads, looks.starts_S1, looks.lengths, looks.longest)
 
 
 class VisionMLP(nn.Module):
@@ -110,9 +128,18 @@ class VisionBlock(nn.Module):
         self.norm2 = LayerNorm(config.hidden, config.eps)
         self.mlp = VisionMLP(config)
 
-    def forward(self, x: Tensor, stream: Tensor | None) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor, stream: Tensor | None, looks: Looks | None = None) -> tuple[Tensor, Tensor]:
+        qkv, stream = self.asking(x, stream)
+        return self.thinking(self.attn(qkv, looks), stream)
+
+    def asking(self, x: Tensor, stream: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Up to the attention, the one part in which patches see each other."""
         normed, stream = self.norm1.after(x, stream, quantized(self.attn.qkv))
-        normed, stream = self.norm2.after(self.attn(normed), stream, quantized(self.mlp.fc1))
+        return self.attn.qkv(normed), stream
+
+    def thinking(self, seen: Tensor, stream: Tensor) -> tuple[Tensor, Tensor]:
+        """What comes of it."""
+        normed, stream = self.norm2.after(self.attn.proj(seen), stream, quantized(self.mlp.fc1))
         return self.mlp(normed), stream
 
 
@@ -123,9 +150,15 @@ class VisionTransformer(nn.Module):
         self.blocks = nn.ModuleList(VisionBlock(config) for _ in range(config.layers))
 
     def forward(self, pixels_n3HW: Tensor) -> Tensor:
-        x, stream = self.patch_generator(pixels_n3HW), None
+        return self._through(self.patch_generator(pixels_n3HW))
+
+    def groups(self, pixels_K3ss: Tensor, looks: Looks, side: int) -> Tensor:
+        return self._through(self.patch_generator.groups(pixels_K3ss, looks, side), looks)
+
+    def _through(self, x: Tensor, looks: Looks | None = None) -> Tensor:
+        stream: Tensor | None = None
         for block in self.blocks:
-            x, stream = block(x, stream)
+            x, stream = block(x, stream, looks)
         return x if stream is None else x + stream
 
 
@@ -149,6 +182,11 @@ class VisionTower(nn.Module):
 
     def forward(self, pixels_n3HW: Tensor) -> Tensor:
         return self.radio_model.model(pixels_n3HW)[:, self.config.prefix :]
+
+    def groups(self, pixels_K3ss: Tensor, looks: Looks, side: int) -> Tensor:
+        """Groups of tiles of `side` x `side` patches to features of their patches, line after line: [K, patches, V]."""
+        seen = self.radio_model.model.groups(pixels_K3ss, looks, side).index_select(0, looks.patches_P)
+        return seen.unflatten(0, (len(pixels_K3ss), -1))
 
 
 def pixel_shuffle(x_nLV: Tensor, rows: int, columns: int, factor: int) -> Tensor:

@@ -117,7 +117,9 @@ class Journal:
                 files[found.name], missing = tiles, missing - set(tiles)
         for n, tile in enumerate(exported.about["tiles"]):
             if tile in missing:
-                save_file({"pixels": exported.tensors[f"tile.{n}"]}, str(folder / f"{tile}.tile"))
+                parts = {"pixels": f"tile.{n}", "groups": f"groups.{n}"}
+                kept = {name: exported.tensors[full] for name, full in parts.items() if full in exported.tensors}
+                save_file(kept, str(folder / f"{tile}.tile"))
                 (folder / f"{tile}.tile").chmod(0o600)
                 files[f"{tile}.tile"] = [tile]
         bare = ExportedSession({**exported.about, "files": files}, {"ids": exported.tensors["ids"]})
@@ -170,9 +172,12 @@ class Journal:
         if bare.about["served"]["owner"] != key[0] or bare.about["served"]["id"] != key[1]:
             return None
         scope, pixels = bytes.fromhex(bare.about["served"]["scope"]), dict[str, torch.Tensor]()
+        groups = dict[str, torch.Tensor]()  # of tiles of which only a part is read
         for name in bare.about["files"]:
             if name.endswith(".tile"):
-                pixels[name.removesuffix(".tile")] = load_file(str(folder / name))["pixels"]
+                tile, kept = name.removesuffix(".tile"), load_file(str(folder / name))
+                pixels[tile] = kept["pixels"]
+                groups |= {tile: kept["groups"]} if "groups" in kept else {}
             else:
                 cut = cut_picture((folder / name).read_bytes(), processor)
                 pixels |= {scoped(tile, scope).hex(): part for tile, part in zip(cut.keys, cut.tiles, strict=True)}
@@ -180,6 +185,7 @@ class Journal:
             log.error("%d tiles of a session are not in its log; it is lost", len(lost))
             return None
         tiles = {f"tile.{n}": pixels[tile] for n, tile in enumerate(bare.about["tiles"])}
+        tiles |= {f"groups.{n}": groups[tile] for n, tile in enumerate(bare.about["tiles"]) if tile in groups}
         return ExportedSession(bare.about, {**bare.tensors, **tiles})
 
     # ---------------------------------------------------------------------------------------------------------- order

@@ -23,7 +23,8 @@ def with_places(
     image: ImageConfig,
 ) -> TokenSequence:
     """The sequence with its `points` and `aims`: of learnt replies, the places that the picture before them shows.
-    `sizes` are the pictures', in pixels."""
+    `sizes` are the pictures', in pixels. Where a picture is told as changes, what has not changed is shown by one
+    before it, and the reply looks for it among all since the last whole one."""
     tokenizer = processor.tokenizer
     rows = [rows_shown([picture]) for picture in images]
     firsts = np.cumsum([0, *map(len, rows)])
@@ -36,12 +37,16 @@ def with_places(
         if number < 0:
             continue
         said = tokenizer.decode(sequence.ids[begin : end - 1].tolist())
+        whole = max(n for n in range(number + 1) if images[n].base is None)
         for nth, (start, x, y) in enumerate(dialect.places(said)):
-            if (at := token_at(rows[number], sizes[number], x, y, image)) is not None:
-                where = (firsts[number], len(rows[number]), at)
-                aims.append((begin + len(tokenizer.encode(said[:start])) - 1, *where))
-                if nth == 0 and number > answered:
-                    points.append((at_token[firsts[number]] - 1, *where))
+            for shows in range(number, whole - 1, -1):
+                if (at := token_at(rows[shows], sizes[number], x, y, image)) is not None:
+                    before = firsts[shows] - firsts[whole]
+                    among = (firsts[whole], firsts[number + 1] - firsts[whole], before + at)
+                    aims.append((begin + len(tokenizer.encode(said[:start])) - 1, *among))
+                    if nth == 0 and shows == number > answered:
+                        points.append((at_token[firsts[number]] - 1, firsts[number], len(rows[number]), at))
+                    break
         answered = number
     pointed, aimed = (np.array(found, np.int32).reshape(-1, 4) for found in (points, aims))
     return replace(sequence, points=pointed, aims=aimed)

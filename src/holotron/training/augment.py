@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from holotron.model.looks import Looks
 from holotron.training.recipe import AugmentPart
 
 
@@ -27,20 +28,23 @@ def augment(
     recipe: AugmentPart,
     generator: torch.Generator,
     relight: Callable[..., Tensor] = relight,
+    looks: Looks | None = None,
 ) -> Tensor:
-    """uint8 tiles to uint8 tiles. `generator` lives on the CPU, so that every device draws the same numbers."""
+    """uint8 tiles to uint8 tiles. `generator` lives on the CPU, so that every device draws the same numbers. The groups
+    of a look (of sparse pictures) stand in the same light."""
     if not len(tiles_n3HW) or not (recipe.invert or recipe.tint or recipe.brightness or recipe.noise):
         return tiles_n3HW
-    n, device = len(tiles_n3HW), tiles_n3HW.device
+    lights, device = len(tiles_n3HW) if looks is None else len(looks.counts), tiles_n3HW.device
 
-    def spread(channels: int) -> Tensor:
-        return (2 * torch.rand(n, channels, 1, 1, generator=generator) - 1).to(device)
+    def drawn(channels: int) -> Tensor:
+        numbers = torch.rand(lights, channels, 1, 1, generator=generator).to(device)
+        return numbers if looks is None else numbers.index_select(0, looks.of_K)
 
-    negative = (torch.rand(n, 1, 1, 1, generator=generator) < recipe.invert).to(device)
-    gain, shift = 1 + recipe.tint * spread(3), 255 * recipe.brightness * spread(1)
-    loudness = 255 * recipe.noise * torch.rand(n, 1, 1, 1, generator=generator).to(device)
+    negative = drawn(1) < recipe.invert
+    gain, shift = 1 + recipe.tint * (2 * drawn(3) - 1), 255 * recipe.brightness * (2 * drawn(1) - 1)
+    loudness = 255 * recipe.noise * drawn(1)
     on_device = torch.Generator(device).manual_seed(int(torch.randint(2**62, (), generator=generator)))
     noise = None
     if recipe.noise:
-        noise = torch.randn(n, 1, *tiles_n3HW.shape[2:], device=device, generator=on_device)
+        noise = torch.randn(len(tiles_n3HW), 1, *tiles_n3HW.shape[2:], device=device, generator=on_device)
     return relight(tiles_n3HW, negative, gain, shift, loudness, noise)

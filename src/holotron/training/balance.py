@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from holotron.errors import ConfigError
+from holotron.model.looks import Looks
 from holotron.training.distributed import Ranks, reshard
 from holotron.training.learner import Learner
 from holotron.training.optimiser import Optimiser
@@ -22,7 +23,9 @@ _NORM, _TABLE = "model.mlp1.0.weight", "model.language_model.backbone.embeddings
 
 
 @torch.no_grad()
-def balance(learner: Learner, optimiser: Optimiser, pixels_n3HW: Tensor | None, where: Ranks) -> None:
+def balance(
+    learner: Learner, optimiser: Optimiser, pixels_n3HW: Tensor | None, where: Ranks, looks: Looks | None = None
+) -> None:
     """By the pictures of the first rank's first batch, however many ranks there are; the others look with it."""
     model = learner.model
     if not isinstance(model.mlp1, nn.Sequential):
@@ -32,7 +35,7 @@ def balance(learner: Learner, optimiser: Optimiser, pixels_n3HW: Tensor | None, 
     if pixels_n3HW is None:
         side = model.config.image.tile_size
         pixels_n3HW = torch.zeros(1, 3, side, side, device=model.device, dtype=model.dtype)
-    seen = learner.rows_of(pixels_n3HW).float().square().mean()
+    seen = learner.rows_of(pixels_n3HW, looks).float().square().mean()
     rows_size = where.sum(seen if where.first else torch.zeros_like(seen)).sqrt()
     reshard(learner)
     optimiser.originals[_NORM].div_(rows_size.sqrt())

@@ -25,6 +25,7 @@ from torch import Tensor
 from holotron.errors import InputError
 from holotron.kernels.shared import Shared
 from holotron.model.config import ModelConfig
+from holotron.model.looks import Looks, looks_of
 from holotron.model.positions import Shown, packed_shifts, stretches
 from holotron.training.recipe import BatchPart
 from holotron.training.samples import NOWHERE, Sample, Sizes, TokenSequence, joined
@@ -63,6 +64,7 @@ class Batch:
     samples: int
     shift_3T: Tensor | None = None  # of a model whose positions have three axes, see `model.positions`
     sizes: Sizes = None  # of the tiles, where they differ
+    looks: Looks | None = None  # of sparse pictures: the tiles are groups of tiles, and this says which of which
     shared: Shared | None = None  # sequences begin alike, and T are the different tokens alone; see `rl.sharing`
 
     @property
@@ -78,9 +80,10 @@ def pack(
     config: ModelConfig,
     device: torch.device,
     sizes: Sequence[Sizes] | None = None,
+    looks: Sequence[np.ndarray | None] = (),
 ) -> Batch:
-    """Samples, as their tiles (and their sizes, where they differ), the sequences chosen of each, and their labels, to
-    one batch."""
+    """Samples, as their tiles (and their sizes, where they differ; or what is looked at of them), the sequences chosen
+    of each, and their labels, to one batch."""
     first_tile = np.cumsum([0, *(len(t) for t in tiles)])
     chosen = [(n, sequence) for n, group in enumerate(sequences) for sequence in group]
     flat = [sequence for _, sequence in chosen]
@@ -119,7 +122,15 @@ def pack(
         samples=len(tiles),
         shift_3T=send(_shifts(chosen, first_tile, grids, config)) if config.axes and flat else None,
         sizes=seen,
+        looks=_looks(looks, config, device) if config.image.sparse and len(pictures) else None,
     )
+
+
+def _looks(looks: Sequence[np.ndarray | None], config: ModelConfig, device: torch.device) -> Looks:
+    """Those of all samples, one after the other."""
+    mine = [part for part in looks if part is not None and len(part)]
+    counts = [count for part in mine for count in np.unique(part[:, 0], return_counts=True)[1].tolist()]
+    return looks_of(config, counts, np.concatenate([part[:, 1] for part in mine]), device)
 
 
 def token_grids(tiles: Tensor, sizes: Sizes, config: ModelConfig) -> np.ndarray:
@@ -287,7 +298,7 @@ class Batches:
 
     def _size(self, sample: Sample, sequences: Sequence[TokenSequence]) -> int:
         """Tokens; of a picture that nobody asks about, as many as it would make."""
-        return sum(map(len, sequences)) or len(sample.tiles) * self._config.tokens_per_tile
+        return sum(map(len, sequences)) or len(sample.tiles) * self._config.image.tokens(*sample.tiles.shape[-2:])
 
     def _pack(self, samples: list[Sample], chosen: list[list[TokenSequence]]) -> Batch:
         return pack(
@@ -297,4 +308,5 @@ class Batches:
             config=self._config,
             device=self._device,
             sizes=[sample.sizes for sample in samples],
+            looks=[sample.looks for sample in samples],
         )

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import MethodType
-from typing import Any
+from typing import Any, cast
 
 import torch
+from torch import Tensor
 
 from holotron.model.processor.images import channels, rescale
 from holotron.model.vision import VisionBlock, VisionTower
@@ -33,16 +34,18 @@ def compile_parts(learner: Learner, backend: str = "inductor") -> str | None:
     if not isinstance(tower, VisionTower):
         return "there is no RADIO tower"
     heads = [head for head in learner.heads.values() if isinstance(head, ReadingHead)]
-    block, loss = _compiled(VisionBlock.forward, (1, 2), backend), _compiled(ReadingHead.loss, (1, 2), backend)
+    asking, thinking = (_compiled(half, (1, 2), backend) for half in (VisionBlock.asking, VisionBlock.thinking))
+    loss = _compiled(ReadingHead.loss, (1, 2), backend)
     relit, rescaled = _compiled(relight, (0, 1, 2, 3, 4, 5), backend), _compiled(rescale, (0,), backend)
     try:
         _rehearse_pixels(learner, relit, rescaled)
-        _rehearse(tower, heads, block, loss)
+        _rehearse(learner, heads, (asking, thinking), loss)
     except Exception as error:  # whatever is missing here: a compiler, a driver, a version
         return next(filter(None, str(error).splitlines()), repr(error))
     learner.relight, learner.rescale = relit, _where_it_learns(rescale, rescaled)
-    for module in tower.blocks:
-        module.forward = MethodType(_where_it_learns(VisionBlock.forward, block), module)
+    for block in cast("list[VisionBlock]", list(tower.blocks)):
+        block.asking = MethodType(_where_it_learns(VisionBlock.asking, asking), block)  # type: ignore[method-assign]
+        block.thinking = MethodType(_where_it_learns(VisionBlock.thinking, thinking), block)  # type: ignore[method-assign]
     for head in heads:
         head.loss = MethodType(_where_it_learns(ReadingHead.loss, loss), head)  # type: ignore[method-assign]
     return None
@@ -73,14 +76,25 @@ def _where_it_learns(plain: Callable[..., Any], compiled: Callable[..., Any]) ->
 
 
 def _rehearse(
-    tower: VisionTower, heads: list[ReadingHead], block: Callable[..., Any], loss: Callable[..., Any]
+    learner: Learner,
+    heads: list[ReadingHead],
+    halves: tuple[Callable[..., Any], Callable[..., Any]],
+    loss: Callable[..., Any],
 ) -> None:
     """Everything once with its gradients; nothing is left behind in the parameters."""
+    tower, image = learner.model.vision_model, learner.model.config.image
+    assert isinstance(tower, VisionTower)
     first: Any = tower.blocks[0]
-    weight, side = first.norm1.weight, tower.config.grid
-    x = weight.new_zeros(_TRIED_WITH, tower.config.prefix + side**2, tower.config.hidden).requires_grad_()
-    begun, stream = block(first, x, None)
-    total = torch.stack([part.float().sum() for part in block(first, begun, stream)]).sum()
+    weight, side = first.norm1.weight, image.downsample if image.sparse else tower.config.grid
+    tokens = () if image.sparse else (tower.config.prefix + side**2,)
+    x = weight.new_zeros(_TRIED_WITH, *tokens, tower.config.hidden).requires_grad_()
+    asking, thinking = halves
+    begun: Tensor = x
+    stream: Any = None
+    for _ in range(2):  # without a stream, and with one
+        qkv, stream = asking(first, begun, stream)
+        begun, stream = thinking(first, qkv[..., : tower.config.hidden].contiguous(), stream)
+    total = torch.stack([part.float().sum() for part in (begun, stream)]).sum()
     for head in heads:
         cells = side // head.side
         seen = weight.new_zeros(_TRIED_WITH, cells**2, head.norm.normalized_shape[0]).requires_grad_()
@@ -91,7 +105,8 @@ def _rehearse(
 
 
 def _rehearse_pixels(learner: Learner, relit: Callable[..., Any], rescaled: Callable[..., Any]) -> None:
-    size, device = learner.model.config.image.tile_size, learner.model.device
+    image, device = learner.model.config.image, learner.model.device
+    size = image.patch_size * image.downsample if image.sparse else image.tile_size
     tiles = torch.zeros(_TRIED_WITH, 3, size, size, dtype=torch.uint8, device=device)
     light = AugmentPart(brightness=0.1, noise=0.1)
     rescaled(

@@ -35,9 +35,9 @@ from holotron.rollouts.records import Row
 from holotron.suites.base import parse_seeds
 from holotron.training.aims import with_places
 from holotron.training.recipe import EpisodeData
-from holotron.training.samples import Sample, TokenSequence, joined, without_unseen
+from holotron.training.samples import Sample, TokenSequence, joined
 from holotron.training.shift import shifted
-from holotron.training.stream import conversation
+from holotron.training.stream import as_read, conversation
 from holotron.types import Completion, Observation, Reply
 
 CIRCLE = 3  # an action repeated so often on one screen draws a warning into the conversation: lessons end before
@@ -105,7 +105,7 @@ class Episodes:
         except InputError as error:
             raise InputError(f"{episode.id}: {error}") from error
         tiles, frame_sizes = joined([picture.tiles for picture in pictures.values()])
-        return without_unseen(Sample(tiles, tuple(sequences), name=episode.task.name, sizes=frame_sizes))
+        return as_read(Sample(tiles, tuple(sequences), name=episode.task.name, sizes=frame_sizes), self._image)
 
     def _usable(self, episode: RecordedEpisode) -> RecordedEpisode:
         return _before_trouble(episode._replace(steps=episode.steps[: self._data.steps]))

@@ -109,6 +109,7 @@ def _batches(learner: Learner, samples: Sequence[Sample]) -> list[Batch]:
             config=model.config,
             device=model.device,
             sizes=[sample.sizes for sample in group],
+            looks=[sample.looks for sample in group],
         )
         for group in (samples[n : n + _AT_ONCE] for n in range(0, len(samples), _AT_ONCE))
     ]
@@ -121,7 +122,7 @@ def _reading(learner: Learner, samples: list[Sample], processor: Processor) -> d
     for batch in _batches(learner, samples):
         assert batch.slots_nRC is not None
         pixels = learner.pixels(batch.tiles_n3HW)
-        scores = learner.read(*learner.see(pixels), pixels, batch.slot_tiles)
+        scores = learner.read(*learner.see(pixels, batch.looks), pixels, batch.slot_tiles)
         totals[""] += score_reading(scores["reading"], batch.slots_nRC)
         totals["rows_"] += score_reading(scores["reading_rows"], batch.slots_nRC)
     return {f"{level}{name}": rate for level, total in totals.items() for name, rate in total.rates().items()}

@@ -31,6 +31,7 @@ def greedy(
         config=model.config,
         device=model.device,
         sizes=[sample.sizes for sample in asked],
+        looks=[sample.looks for sample in asked],
     )
     x, deep, rows = model.language_model.embed(batch.ids_T), None, learner.look(batch)
     if rows is not None:

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import torch
 
 from holotron.errors import ConfigError
-from holotron.model.config import ModelConfig
+from holotron.model.config import ModelConfig, VisionConfig
 from holotron.model.model import Holotron
 from holotron.model.weights import random_model
 
@@ -69,9 +70,11 @@ def _moved(name: str, kept: list[int]) -> str:
     return f"language_model.backbone.layers.{kept[int(found[1])]}.{found[2]}" if found else name
 
 
-def with_tiles(config: ModelConfig, most: int) -> ModelConfig:
-    """The same network, shown pictures in up to so many tiles."""
-    return replace(config, image=replace(config.image, max_tiles=most), raw=None)
+def with_pictures(config: ModelConfig, **changes: Any) -> ModelConfig:
+    """The same network, shown pictures in another way: see `ImageConfig`."""
+    if changes.get("sparse") and not isinstance(config.vision, VisionConfig):
+        raise ConfigError("model.sparse needs a RADIO tower that reads tiles")
+    return replace(config, image=replace(config.image, **changes), raw=None)
 
 
 def with_positions(config: ModelConfig, most: int) -> ModelConfig:

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from holotron.errors import ConfigError
 from holotron.kernels.layout import Layout
 from holotron.model.config import ModelConfig, VisionConfig
+from holotron.model.looks import Looks
 from holotron.model.model import Holotron
 from holotron.model.processor.images import channels, rescale
 from holotron.training.augment import relight
@@ -103,9 +104,9 @@ class Learner(nn.Module):
         if pixels_n3HW is not None and batch.sizes is not None:
             rows = self.see_sizes(pixels_n3HW, batch.sizes)
         elif pixels_n3HW is not None:
-            features, rows = self.see(pixels_n3HW)
+            features, rows = self.see(pixels_n3HW, batch.looks)
             if "place" in self.heads:
-                sums["place"] = self.heads["place"](rows)
+                sums["place"] = self.heads["place"](rows, None if batch.looks is None else batch.looks.groups_K)
             if "reading" in self.heads and batch.slots_nRC is not None:
                 for name, head, seen, *cells in self._readers(features, rows, pixels_n3HW, batch.slot_tiles):
                     sums[name] = head.loss(seen, batch.slots_nRC, *cells)
@@ -126,9 +127,9 @@ class Learner(nn.Module):
         self._stream_TD = torch.empty(0)
         return torch.stack([sums[name] for name in LOSSES])
 
-    def rows_of(self, pixels_n3HW: Tensor) -> Tensor:
+    def rows_of(self, pixels_n3HW: Tensor, looks: Looks | None = None) -> Tensor:
         """The language model's rows for tiles of one size."""
-        return self.see(pixels_n3HW)[1]
+        return self.see(pixels_n3HW, looks)[1]
 
     def score(self, batch: Batch, calls: Calls | None = None) -> tuple[Tensor, Tensor]:
         """Logits for the learnt tokens; and a zero to add to the loss, with which this rank makes as many `calls` as
@@ -162,9 +163,10 @@ class Learner(nn.Module):
 
     # ------------------------------------------------------------------------------------------------------- the parts
 
-    def see(self, pixels_n3HW: Tensor) -> tuple[Tensor, Tensor]:
-        """The tower's patches [n, L, V], and the language model's rows [n, tokens, levels * D]."""
-        return self.model.see(pixels_n3HW)
+    def see(self, pixels_n3HW: Tensor, looks: Looks | None = None) -> tuple[Tensor, Tensor]:
+        """The tower's patches [n, L, V], and the language model's rows [n, tokens, levels * D]. Of sparse pictures the
+        tiles are groups of tiles, each of one token."""
+        return self.model.see(pixels_n3HW) if looks is None else self.model.see_groups(pixels_n3HW, looks)
 
     def see_sizes(self, pixels_n3HW: Tensor, sizes: np.ndarray) -> Tensor:
         """The language model's rows for pictures of several sizes, one picture after the other: [rows, levels * D].
@@ -182,7 +184,7 @@ class Learner(nn.Module):
         if not len(batch.tiles_n3HW):
             return None
         pixels = self.pixels(batch.tiles_n3HW)
-        return self.see(pixels)[1] if batch.sizes is None else self.see_sizes(pixels, batch.sizes)
+        return self.see(pixels, batch.looks)[1] if batch.sizes is None else self.see_sizes(pixels, batch.sizes)
 
     def read(self, features: Tensor, rows: Tensor, pixels: Tensor, tiles: Tensor) -> dict[str, Tensor]:
         """Scores of every reading head for the given tiles."""

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from holotron.errors import ConfigError
 from holotron.model.loading import load_model, resolve
 from holotron.model.processor import ChatTemplate, Processor
-from holotron.training.grow import grow, with_positions, with_tiles
+from holotron.training.grow import grow, with_pictures, with_positions
 from holotron.training.learner import Learner
 from holotron.training.recipe import CommonRecipe, ModelPart
 
@@ -36,8 +36,9 @@ def load_learner(recipe: CommonRecipe, device: torch.device, losses: Collection[
     found = resolve(wanted.source)
     if wanted.grow:
         model = grow(model, wanted.grow, recipe.seed)
-    if wanted.max_tiles is not None:
-        model.config = with_tiles(model.config, wanted.max_tiles)
+    asked = {"max_tiles": wanted.max_tiles, "use_thumbnail": wanted.thumbnail, "sparse": wanted.sparse}
+    if changes := {name: value for name, value in asked.items() if value is not None}:
+        model.config = with_pictures(model.config, **changes)
         processor.images = model.config.image
     if wanted.max_positions is not None:
         model.config = with_positions(model.config, wanted.max_positions)

@@ -35,7 +35,8 @@ from holotron.training.characters import slot_labels
 from holotron.training.mixture import CHUNK
 from holotron.training.recipe import DrawnData, PageData
 from holotron.training.samples import Sample, Target, TokenSequence
-from holotron.training.stream import conversation
+from holotron.training.sparse import condensed
+from holotron.training.stream import alone, conversation
 from holotron.types import Observation, Task
 
 _LANE = 1_000_000_000  # pages between the starts of two lanes
@@ -56,7 +57,12 @@ class PageSamples:
     def sample(self, page: Page, rng: np.random.Generator) -> Sample:
         tiles = to_tiles(page.image, self._image)
         sequences = tuple(self._ask(page, tiles, rng)) if self._data.questions else ()
-        return Sample(tiles, sequences, slot_labels(page, self._image))
+        if not self._image.sparse:
+            return Sample(tiles, sequences, slot_labels(page, self._image))
+        if not sequences:  # what is read of a page follows from how it is told
+            height, width = page.image.shape[:2]
+            sequences = (alone(self._processor, TiledImage(tiles, (width, height))),)
+        return condensed(Sample(tiles, sequences, slot_labels(page, self._image)), self._image)
 
     def _ask(self, page: Page, tiles: Tensor, rng: np.random.Generator) -> Iterator[TokenSequence]:
         chance = random.Random(int(rng.integers(2**63)))

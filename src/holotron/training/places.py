@@ -37,10 +37,11 @@ class PlaceHead(nn.Module):
         self.norm = nn.LayerNorm(width)
         self.classify = nn.Linear(width, rows + columns)
 
-    def forward(self, rows_nkD: Tensor) -> Tensor:
-        """The cross-entropy of all rows' places, row and column, summed. Rows lie line after line."""
+    def forward(self, rows_nkD: Tensor, place: Tensor | None = None) -> Tensor:
+        """The cross-entropy of all rows' places, row and column, summed. Rows lie line after line, or in these
+        places."""
         n, k, _ = rows_nkD.shape
-        place = torch.arange(k, device=rows_nkD.device).repeat(n)
+        place = torch.arange(k, device=rows_nkD.device).repeat(n) if place is None else place
         by_row, by_column = self.classify(self.norm(rows_nkD)).float().flatten(0, 1).split(self.sizes, dim=-1)
         columns = self.sizes[1]
         found = F.cross_entropy(by_row, place // columns, reduction="sum")

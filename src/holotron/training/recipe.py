@@ -35,6 +35,8 @@ class ModelPart(Part):
     learn: tuple[Literal["vision_model", "mlp1", "language_model"], ...] = ("vision_model", "mlp1", "language_model")
     grow: str = ""  # a deeper pattern: the source's layers, and new ones in brackets that begin by doing nothing
     max_tiles: PositiveInt | None = None  # cut pictures into up to so many tiles; None: as the source does
+    thumbnail: bool | None = None  # show a picture of several tiles once more, small; None: as the source does
+    sparse: bool | None = None  # leave out what is blank in pictures, see docs/sparse-pictures.md; None: as the source
     max_positions: PositiveInt | None = None  # tokens of one conversation, at most; None: as the source says
     balance: bool = False  # scale rows of pictures and of text to size one before the first step, see `balance`
     compile: bool = False  # fuse what moves much memory, see `compiling`; for long runs of one vision tower on a GPU

@@ -65,6 +65,9 @@ class Sample:
     slots: np.ndarray | None = None  # uint8 [labelled tiles, rows, columns * SLOTS], see `characters`
     name: str = ""  # of the task, for figures by task
     sizes: Sizes = None
+    # int32 [K, 2]: of sparse pictures `tiles` are K groups of tiles, and this says for each which look it belongs to,
+    # and where in its tile it lies; see `sparse`. A look is used by a sequence as a whole, or not at all.
+    looks: np.ndarray | None = None
 
 
 def rows_shown(images: Sequence[PromptImage]) -> np.ndarray:
@@ -95,7 +98,8 @@ def without_unseen(sample: Sample) -> Sample:
     places[used] = np.arange(len(used))
     sequences = tuple(sequence.moved(places) for sequence in sample.sequences)
     sizes = sample.sizes[used] if sample.sizes is not None else None
-    return replace(sample, tiles=sample.tiles[used], sequences=sequences, sizes=sizes)
+    looks = sample.looks[used] if sample.looks is not None else None
+    return replace(sample, tiles=sample.tiles[used], sequences=sequences, sizes=sizes, looks=looks)
 
 
 def joined(tiles: Sequence[Tensor], sizes: Sequence[Sizes] | None = None) -> tuple[Tensor, Sizes]:

@@ -17,9 +17,10 @@ import numpy as np
 import torch
 
 from holotron.errors import InputError
-from holotron.model.processor import Deltas, Processor, PromptImage
+from holotron.model.processor import Deltas, ImageConfig, Processor, PromptImage, TiledImage
 from holotron.model.processor.continuation import Message, replay
 from holotron.training.samples import Sample, TokenSequence, joined, rows_shown, tile_numbers, without_unseen
+from holotron.training.sparse import condensed
 
 
 def conversation(
@@ -46,6 +47,13 @@ def conversation(
     return sequence, images
 
 
+def alone(processor: Processor, picture: TiledImage) -> TokenSequence:
+    """A picture of which nothing is asked."""
+    prompt = processor.encode_image(picture)
+    ids = np.asarray(prompt.ids, np.int32)
+    return TokenSequence(ids, np.zeros(len(ids), bool), rows_shown(prompt.images), prompt=len(ids))
+
+
 def conversation_sample(
     processor: Processor,
     messages: Sequence[Message],
@@ -55,4 +63,9 @@ def conversation_sample(
     sequence, images = conversation(processor, messages, learn, deltas)
     empty = torch.empty((0, 3, 0, 0), dtype=torch.uint8)
     tiles, sizes = joined([image.tiles for image in images] or [empty])
-    return without_unseen(Sample(tiles, (sequence,), sizes=sizes))
+    return as_read(Sample(tiles, (sequence,), sizes=sizes), processor.images)
+
+
+def as_read(sample: Sample, image: ImageConfig | None) -> Sample:
+    """What nobody looks at left out: of sparse pictures all but the groups that are read, else whole tiles."""
+    return condensed(sample, image) if image is not None and image.sparse else without_unseen(sample)

@@ -83,10 +83,10 @@ class Trainer(TrainingLoop[Recipe]):
             pixels = None
             if len(batch.tiles_n3HW):
                 pixels = self.learner.pixels(
-                    augment(batch.tiles_n3HW, self.recipe.augment, light, self.learner.relight)
+                    augment(batch.tiles_n3HW, self.recipe.augment, light, self.learner.relight, batch.looks)
                 )
             if self.recipe.model.balance and progress.step == 0 and batch is batches[0]:
-                balance(self.learner, self.optimiser, pixels, where)
+                balance(self.learner, self.optimiser, pixels, where, batch.looks)
             means = self.learner(batch, pixels, calls) / counts
             # Shards average gradients over the ranks; the counts are of all ranks, so it is the sum that is wanted.
             ((weights * means).sum() * where.count).backward()

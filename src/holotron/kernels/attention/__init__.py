@@ -8,7 +8,7 @@ from holotron.kernels.attention import packed, reference
 from holotron.kernels.dispatch import train_with_triton, use_triton
 from holotron.kernels.layout import Layout
 
-__all__ = ["attend", "attend_tiles"]
+__all__ = ["attend", "attend_looks", "attend_tiles"]
 
 
 def attend(
@@ -38,3 +38,11 @@ def attend_tiles(qkv_nLC: Tensor, heads: int) -> Tensor:
 
         return triton_tiles.attend_tiles(qkv_nLC, heads)
     return reference.attend_tiles(qkv_nLC, heads)
+
+
+def attend_looks(qkv_TC: Tensor, heads: int, starts_S1: Tensor, lengths: tuple[int, ...], longest: int) -> Tensor:
+    """The same for tiles of which only a part is read, packed one after the other, [T, 3 * heads * D] to [T, heads *
+    D]. `longest`: no look has more tokens."""
+    if qkv_TC.is_cuda and packed.supported(qkv_TC.unflatten(-1, (3, heads, -1))):
+        return packed.attend_looks(qkv_TC, heads, starts_S1, longest)
+    return reference.attend_looks(qkv_TC, heads, lengths)

@@ -44,6 +44,10 @@ def attend_tiles(qkv_nLC: Tensor, heads: int) -> Tensor:
     return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
 
 
+def attend_looks(qkv_TC: Tensor, heads: int, lengths: tuple[int, ...]) -> Tensor:
+    return torch.cat([attend_tiles(qkv[None], heads)[0] for qkv in qkv_TC.split(lengths)])
+
+
 def _stateless(q_THD: Tensor, k_TKD: Tensor, v_TKD: Tensor, layout: Layout, scale: float) -> Tensor:
     """Whole sequences, as in training. Those of similar length are one call, filled up at their ends, where no real
     token looks."""

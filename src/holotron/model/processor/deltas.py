@@ -85,7 +85,7 @@ class Cut:
     """A picture as it enters the stream."""
 
     runs: tuple[Run, ...] | None  # None: whole, as without deltas
-    base: bytes | None  # key of the screen that the runs change
+    base: bytes | None  # key of the screen that the runs change; None: there is none
     screen: ShownScreen  # what has been shown after it
 
 
@@ -183,10 +183,18 @@ def _rectangles(first: int, end: int, columns: int) -> Iterator[tuple[int, int]]
 
 def address(run: Run, columns: int) -> str:
     """Where a run begins, in three signs: tile, row, column."""
-    row, column = divmod(run.first, columns)
-    if max(run.tile, row, column) >= len(SIGNS):
-        raise ConfigError(f"screenshot deltas address {len(SIGNS)} tiles, rows and columns; this picture has more")
-    return SIGNS[run.tile] + SIGNS[row] + SIGNS[column]
+    return "".join(map(_sign, (run.tile, *divmod(run.first, columns))))
+
+
+def tile_sign(tile: int) -> str:
+    """Which tile the groups that follow are of, in one sign."""
+    return _sign(tile)
+
+
+def _sign(number: int) -> str:
+    if number >= len(SIGNS):
+        raise ConfigError(f"pictures are told in {len(SIGNS)} tiles, rows and columns at most; this one has more")
+    return SIGNS[number]
 
 
 def whole_runs(tiles: int, groups: int) -> tuple[Run, ...]:

@@ -22,12 +22,23 @@ from torch import Tensor
 
 from holotron.errors import CapacityError, ConfigError, InputError
 from holotron.model.processor import folder
-from holotron.model.processor.deltas import MARK, Deltas, Run, ShownScreen, address, cut_delta, screen_key, whole_runs
+from holotron.model.processor.deltas import (
+    MARK,
+    Deltas,
+    Run,
+    ShownScreen,
+    address,
+    cut_delta,
+    screen_key,
+    tile_sign,
+    whole_runs,
+)
 from holotron.model.processor.images import ImageLimits, TiledImage, tile_keys, to_tiles
 from holotron.model.processor.ink import REPLY_MARKUP, ink, plain
 from holotron.model.processor.messages import ImageSource, load_image, plain_chat
 from holotron.model.processor.sampling import SamplingDefaults
 from holotron.model.processor.seen import CutPicture, SeenPictures
+from holotron.model.processor.sparse import cut_sparse
 from holotron.model.processor.template import ChatTemplate, Message
 from holotron.model.processor.tiling import ImageConfig, image_tokens
 from holotron.model.processor.tokenizer import Tokenizer, byte_tokenizer
@@ -255,9 +266,9 @@ class Processor:
             tiles_so_far += len(shown.tiles)
             if tiles_so_far > self.limits.max_tiles:
                 raise InputError(f"the images need more than {self.limits.max_tiles} tiles; send fewer or smaller ones")
-            if deltas is not None:
-                shown, told = self._delta(shown, deltas)
-                deltas = replace(deltas, screen=shown.screen)
+            if deltas is not None or self._image_config().sparse:
+                shown, told = self._tell(shown, deltas)
+                deltas = replace(deltas, screen=shown.screen) if deltas is not None else None
                 ids.extend(told)
             else:
                 ids.extend([index] * shown.length)
@@ -289,18 +300,25 @@ class Processor:
         tiles = to_tiles(pixels, self._image_config())
         return CutPicture(tiles, tuple(tile_keys(tiles)), (pixels.shape[1], pixels.shape[0]))
 
-    def _delta(self, image: PromptImage, deltas: Deltas) -> tuple[PromptImage, list[int]]:
-        """The image told as changes, and its tokens; whole where that is not shorter."""
+    def _tell(self, image: PromptImage, deltas: Deltas | None) -> tuple[PromptImage, list[int]]:
+        """The image told as changes, or without what is blank; and its tokens. Whole where that is not shorter."""
         image_config, token = self._image_config(), self.tokenizer.image_id
         assert token is not None
         now = ShownScreen(image.size, image.tiles, screen_key(image.size, image.keys))
-        cut = cut_delta(now, deltas, image_config)
+        if image_config.sparse:
+            cut = cut_sparse(now, deltas, image_config)
+        else:
+            assert deltas is not None
+            cut = cut_delta(now, deltas, image_config)
         if cut.runs is None:
             return replace(image, screen=cut.screen), [token] * image.length
         columns = image.tiles.shape[-1] // (image_config.patch_size * image_config.downsample)
-        ids, places = self.encode_text(MARK), []
+        ids, places, tile = self.encode_text(MARK) if cut.base is not None else [], list[int](), -1
         for run in cut.runs:
-            ids += self.encode_text(address(run, columns))
+            if not image_config.sparse:
+                ids += self.encode_text(address(run, columns))
+            elif run.tile != tile:
+                ids += self.encode_text(tile_sign(tile := run.tile))
             places.append(len(ids))
             ids += [token] * run.count
         told = replace(image, length=len(ids), runs=cut.runs, places=tuple(places), base=cut.base, screen=cut.screen)

@@ -49,6 +49,8 @@ class ImageConfig:
     # Or these two set: dynamic resolution by smart resize.
     min_pixels: int | None = None
     max_pixels: int | None = None
+    # Squares of one colour that go on from the one before are left out, of the stream and of the tower; see `sparse`.
+    sparse: bool = False
 
     def __post_init__(self) -> None:
         step = self.patch_size * self.downsample
@@ -72,6 +74,8 @@ class ImageConfig:
                 )
             if self.min_patches is not None:
                 raise ConfigError("give a range of patches or a range of pixels, not both")
+        if self.sparse and self.dynamic:
+            raise ConfigError("sparse pictures are cut into tiles; this model has dynamic resolution")
 
     @property
     def dynamic(self) -> bool:
@@ -115,6 +119,7 @@ class ImageConfig:
         take("use_thumbnail", "use_thumbnail")
         take("mean", "norm_mean", "image_mean")
         take("std", "norm_std", "image_std")
+        take("sparse", "sparse_pictures")
         take("min_patches", "min_num_patches")
         take("max_patches", "max_num_patches")
         vision = config.get("vision_config") or {}
@@ -130,7 +135,7 @@ class ImageConfig:
         for name in ("mean", "std"):
             if name in given:
                 given[name] = _colours(name, given[name])
-        for name in given.keys() - {"mean", "std", "use_thumbnail"}:
+        for name in given.keys() - {"mean", "std", "use_thumbnail", "sparse"}:
             given[name] = int(_number(name, given[name]))
         if "min_patches" in given:
             given.setdefault("max_patches", 0)
@@ -177,6 +182,8 @@ class ImageConfig:
             "norm_mean": list(self.mean),
             "norm_std": list(self.std),
         }
+        if self.sparse:
+            values["sparse_pictures"] = True
         if self.dynamic:
             values |= {"min_num_patches": self.min_patches, "max_num_patches": self.max_patches}
         return values

@@ -16,7 +16,8 @@ from holotron.training.batches import Batch, pack
 from holotron.training.rl.groups import Group
 from holotron.training.rl.record import NO_MASKS, Play, Rollout
 from holotron.training.rl.sharing import can_share, share
-from holotron.training.samples import TokenSequence, joined
+from holotron.training.samples import Sample, TokenSequence, joined
+from holotron.training.stream import as_read
 
 Weighted = tuple[Rollout, Play, float]  # a sequence, its episode, its advantage
 
@@ -85,7 +86,16 @@ def make_pass(items: Sequence[Weighted], config: ModelConfig, device: torch.devi
     size = config.image.tile_size
     none = torch.empty((0, 3, size, size), dtype=torch.uint8)
     pixels, sizes = joined([tile[None] for tile in tiles.values()] or [none])
-    batch = pack([pixels.to(device)], [sequences], [None], config=config, device=device, sizes=[sizes])
+    sample = as_read(Sample(pixels, tuple(sequences), sizes=sizes), config.image)
+    batch = pack(
+        [sample.tiles.to(device)],
+        [sample.sequences],
+        [None],
+        config=config,
+        device=device,
+        sizes=[sample.sizes],
+        looks=[sample.looks],
+    )
     if can_share(config.decoder):
         batch = share(batch)
 

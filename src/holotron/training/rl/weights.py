@@ -20,8 +20,8 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 from holotron.engine import Engine, Generation, Result, SamplingParams, Session
-from holotron.model.positions import stretches
-from holotron.model.processor import Prompt, PromptImage, Run
+from holotron.model.processor import Prompt, PromptImage
+from holotron.model.processor.sparse import runs_of_groups
 from holotron.training import lora
 from holotron.training.distributed import Ranks, reshard
 from holotron.training.learner import Learner
@@ -29,6 +29,7 @@ from holotron.training.recipe import LoraPart
 from holotron.training.rl.objective import Drawing, chosen
 from holotron.training.rl.passes import Weighted, make_pass
 from holotron.training.rl.record import Compile, Play, Rollout, SampledTurn, play_of
+from holotron.training.sparse import stretches_of
 
 PROBE_TOKENS = 48
 
@@ -90,11 +91,13 @@ def log_before_last_reply(play: Play, rollout: Rollout, image_token: int) -> Pro
         last -= 1
     ids = play.ids_T[:last]
     places = np.flatnonzero(ids == image_token)
-    tiles, rows = play.shown[: len(places)].T
+    shown = play.shown[: len(places)]
     images = []
-    for start, count, tile, row in stretches(places, tiles, rows):
-        key, run = play.tiles[tile], Run(0, row, count)
-        images.append(PromptImage(start, count, rollout.tiles[key][None], (key,), runs=(run,), places=(0,)))
+    for first, end in stretches_of(shown, places):
+        key, runs = play.tiles[shown[first, 0]], tuple(runs_of_groups(0, shown[first:end, 1]))
+        begins = np.cumsum([0, *(run.count for run in runs)])[:-1].tolist()
+        pixels = rollout.tiles[key][None]
+        images.append(PromptImage(int(places[first]), end - first, pixels, (key,), runs=runs, places=tuple(begins)))
     return Prompt(ids.tolist(), tuple(images))
 
 

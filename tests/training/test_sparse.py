@@ -1,0 +1,167 @@
+"""Sparse pictures in training: what is learnt from is what the engine serves, and dense labels follow their groups."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from holotron.agent.dialects import make_dialect
+from holotron.agent.history import Append
+from holotron.agent.loop import Episode, Limits
+from holotron.agent.policies.engine import EnginePolicy
+from holotron.engine.api import EngineConfig, SamplingParams
+from holotron.engine.engine import Engine
+from holotron.model.loading import load_model
+from holotron.model.processor import Deltas
+from holotron.model.processor.sparse import told_groups
+from holotron.training.batches import pack
+from holotron.training.characters import NONE
+from holotron.training.distributed import Ranks
+from holotron.training.episodes import Episodes
+from holotron.training.learner import LOSSES, Learner
+from holotron.training.recipe import DrawnData, EpisodeData, make_recipe
+from holotron.training.samples import Sample
+from holotron.training.sources import open_source
+from holotron.training.sparse import condensed
+from holotron.training.trainer import Trainer
+from holotron.types import Outcome, Task
+from tests.training.test_deltas import record
+from tests.training.test_episodes import Board, clicking, play
+
+TASK = Task("buttons", "press", seed=5, options={"presses": 50})
+SIZE = (128, 128)  # four tiles, 16 groups each
+HEADS = LOSSES[1:]
+
+
+def sparse_model():
+    model, processor = load_model("tiny", device="cpu")
+    image = replace(model.config.image, use_thumbnail=False, sparse=True)
+    model.config = replace(model.config, image=image, raw=None)
+    processor.images = image
+    return model, processor
+
+
+MODEL, PROCESSOR = sparse_model()
+
+
+def packed(*samples: Sample):
+    return pack(
+        [sample.tiles for sample in samples],
+        [sample.sequences for sample in samples],
+        [sample.slots for sample in samples],
+        config=MODEL.config,
+        device=torch.device("cpu"),
+        looks=[sample.looks for sample in samples],
+    )
+
+
+@pytest.mark.parametrize("deltas", [None, Deltas()])
+def test_an_episode_is_learnt_as_the_engine_served_it(tmp_path, deltas: Deltas | None) -> None:
+    with Engine(MODEL, PROCESSOR, EngineConfig()) as engine:
+        sampling = SamplingParams(temperature=1.0, max_tokens=40, seed=3)
+        dialect = make_dialect("compact", actions=["click", "hover"])
+        policy = EnginePolicy(engine, dialect, Append(), sampling=sampling, deltas=deltas)
+        limits = Limits(steps=4, repeats=99)
+        trajectory = asyncio.run(Episode(Board(SIZE), policy, TASK, id="one", limits=limits).run())
+    run = record(tmp_path / "run", replace(trajectory, outcome=Outcome.SUCCESS))
+    data = EpisodeData(kind="episodes", runs=(run,), history="append")
+    (sample,) = Episodes(data, PROCESSOR, MODEL.config, deltas).held_out(1)
+    assert len(sample.tiles) == len(sample.looks) < (40 if deltas else 4 * 64)
+    batch = packed(sample)
+    completions = [step.reply.completion for step in trajectory.steps]
+    assert batch.targets_l.tolist() == [token for c in completions for token in c.tokens]
+    with torch.no_grad():
+        learner = Learner(MODEL)
+        logits = learner.predict(batch, learner.look(batch))
+    ours = logits.log_softmax(-1).gather(-1, batch.targets_l[:, None])[:, 0].tolist()
+    theirs = [logprob for c in completions for logprob in c.logprobs]
+    free = [(a, b) for a, b in zip(ours, theirs, strict=True) if b != 0.0]
+    assert len(free) > 10
+    assert max(np.exp(abs(a - b)) for a, b in free) < 1.001
+
+
+def drawn(questions: int = 4) -> tuple[Sample, Sample]:
+    """A painted page as it is read sparsely, and whole."""
+    data = DrawnData(kind="drawn", sizes=("64x64@2",), questions=questions, census=1)
+    dense_model, dense = load_model("tiny", device="cpu")
+    dense_model.config = replace(MODEL.config, image=replace(MODEL.config.image, sparse=False))
+    dense.images = dense_model.config.image
+    return tuple(  # type: ignore[return-value]
+        open_source(data, processor, config).sample(7, np.random.default_rng(0))
+        for processor, config in ((PROCESSOR, MODEL.config), (dense, dense_model.config))
+    )
+
+
+def test_labels_follow_their_groups_and_no_letter_is_lost():
+    sparse, whole = drawn()
+    told = told_groups(whole.tiles, None, MODEL.config.image)
+    assert len(sparse.tiles) == int(told.sum()) < told.numel()
+    side, step = 4, 16
+    squares = whole.tiles.view(4, 3, side, step, side, step).permute(0, 2, 4, 1, 3, 5).flatten(1, 2)
+    assert torch.equal(sparse.tiles, squares[told])
+    letters = [labels[labels != NONE] for labels in (sparse.slots, whole.slots)]
+    assert len(letters[0]) == len(letters[1]) > 0
+    assert sorted(letters[0]) == sorted(letters[1])
+    cells = whole.slots.reshape(4, side, 2, side, -1).transpose(0, 1, 3, 2, 4).reshape(64, 2, -1)
+    assert np.array_equal(sparse.slots, cells[told.flatten().numpy()])
+
+
+def test_every_loss_is_computed_and_has_a_gradient():
+    sample, _ = drawn()
+    learner = Learner(MODEL, HEADS)
+    for parameter in learner.parameters():
+        parameter.requires_grad_(True)
+    batch = packed(sample, sample)
+    counts = learner.counts(batch)
+    sums = learner(batch, learner.pixels(batch.tiles_n3HW))
+    assert (counts > 0).all() and torch.isfinite(sums).all() and (sums > 0).all()
+    (sums / counts).sum().backward()
+    assert learner.model.vision_model.radio_model.model.patch_generator.pos_embed.grad.abs().sum() > 0
+
+
+def test_a_page_without_questions_is_still_read():
+    sample, _ = drawn(questions=0)
+    assert len(sample.sequences) == 1 and not sample.sequences[0].learn.any() and len(sample.slots) == len(sample.tiles)
+
+
+def test_sequences_share_a_look_only_if_they_look_alike():
+    picture = torch.full((1, 3, 64, 64), 200, dtype=torch.uint8)
+    shown = [np.array([[0, 0], [0, 5]]), np.array([[0, 0], [0, 5]]), np.array([[0, 5], [0, 0]])]
+    sequence = drawn()[0].sequences[0]
+    sample = condensed(Sample(picture, tuple(replace(sequence, shown=s) for s in shown)), MODEL.config.image)
+    assert [s.shown[:, 0].tolist() for s in sample.sequences] == [[0, 1], [0, 1], [2, 3]]
+    assert sample.looks.tolist() == [[0, 0], [0, 5], [1, 5], [2, 0]]
+
+
+def test_a_recipe_makes_a_policy_that_sees_sparsely(tmp_path):
+    board = [play(clicking((n, 20)), id=f"e{n}", task=replace(TASK, seed=n)) for n in range(3)]
+    run = record(tmp_path / "demos", *board)
+    recipe = make_recipe(
+        {
+            "name": "sparse",
+            "model": {"source": "tiny", "sparse": True, "thumbnail": False},
+            "agent": {"deltas": True},
+            "data": [
+                {"kind": "episodes", "runs": [str(run)]},
+                {"kind": "drawn", "sizes": ["64x64@2"], "questions": 2, "census": 1},
+            ],
+            "loss": dict.fromkeys(HEADS, 0.1),
+            "augment": {"brightness": 0.1, "noise": 0.1},
+            "batch": {"tokens": 4000, "samples": 3},
+            "schedule": {"steps": 3, "warmup": 0},
+            "evaluate": {
+                "suites": [
+                    {"kind": "steps", "data": {"kind": "episodes", "runs": [str(run)]}},
+                    {"kind": "reading", "data": {"kind": "drawn", "sizes": ["64x64@2"]}, "samples": 2},
+                    {"kind": "replies", "data": {"kind": "drawn", "sizes": ["64x64@2"], "questions": 2}, "samples": 2},
+                ]
+            },
+        }
+    )
+    Trainer(recipe, tmp_path / "run", Ranks()).run()
+    model, processor = load_model(tmp_path / "run" / "model", device="cpu")
+    assert model.config.image.sparse and not model.config.image.use_thumbnail and processor.images == model.config.image
