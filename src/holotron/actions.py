@@ -146,15 +146,15 @@ def action_to_json(action: Action, *, defaults: bool = False) -> dict[str, Any]:
     """The action as a flat JSON object, tool_name first. Arguments that hold their default are left out, unless
     `defaults` asks for all of them, as `action_schema` requires."""
     data: dict[str, Any] = {"tool_name": action.tool_name}
-    for field in _ordered_fields(type(action)):
+    for field in _ordered_fields(type(action), unasked=not defaults):
         value = getattr(action, field.name)
         if field.name != "tool_name" and (defaults or value != field.default):
             data[field.name] = list(value) if isinstance(value, tuple) else value
     return data
 
 
-def _ordered_fields(cls: type[Any]) -> list[dataclasses.Field[Any]]:
-    fields = dataclasses.fields(cls)
+def _ordered_fields(cls: type[Any], unasked: bool = False) -> list[dataclasses.Field[Any]]:
+    fields = [field for field in dataclasses.fields(cls) if unasked or field.metadata.get("asked", True)]
     rank = {name: index for index, name in enumerate(_FIRST)}
     return sorted(fields, key=lambda field: rank.get(field.name, len(_FIRST)))
 

@@ -170,9 +170,12 @@ class Restart:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The agent is done; `content` is its answer to the user."""
+    """The agent is done; `content` is its answer to the user. Teachers say where on the screen it can be read, and so
+    do policies that look before they speak; no schema asks for it."""
 
     content: str
+    x: float | None = field(default=None, metadata={"asked": False})
+    y: float | None = field(default=None, metadata={"asked": False})
     tool_name: Literal["answer"] = "answer"
 
 

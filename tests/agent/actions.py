@@ -29,7 +29,7 @@ urls = st.sampled_from(["https://example.org/a?b=c", "http://localhost:8000/"])
 keys = st.sampled_from([("Enter",), ("Control", "a"), ("Control", "Shift", "+"), ("Space",), ("é",), ("F5",)])
 
 
-def actions(viewport: tuple[int, int], *, elements: bool = True) -> st.SearchStrategy:
+def actions(viewport: tuple[int, int], *, elements: bool = True, looks: bool = False) -> st.SearchStrategy:
     """Every kind of action. Coordinates lie on the page; `elements=False` for dialects that do not name elements."""
     x = st.integers(0, viewport[0] - 1).map(float)
     y = st.integers(0, viewport[1] - 1).map(float)
@@ -48,5 +48,6 @@ def actions(viewport: tuple[int, int], *, elements: bool = True) -> st.SearchStr
         st.builds(SwitchTab, index=st.integers(0, 20)),
         st.builds(Wait, seconds=st.integers(0, 10).map(float)),
         st.builds(Answer, content=texts),
+        st.builds(Answer, content=texts, x=x, y=y) if looks else st.nothing(),
         st.sampled_from([GoBack(), Refresh(), CloseTab(), Restart()]),
     )

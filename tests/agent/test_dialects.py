@@ -19,7 +19,7 @@ from holotron.agent.history import Append, Epoch, Turn, Window
 from holotron.agent.images import Image, Resize
 from holotron.agent.messages import to_openai
 from holotron.errors import ConfigError, InputError
-from holotron.types import Click, Completion, Drag, Observation, Reply, Scroll, Task, Write
+from holotron.types import Answer, Click, Completion, Drag, Observation, Reply, Scroll, Task, Write
 from tests.agent.actions import actions
 
 VIEWPORT = (1003, 701)
@@ -46,7 +46,7 @@ def points(action) -> dict[str, float]:
 @given(name=st.sampled_from(dialects.names()), screen=st.sampled_from(SCREENS), data=st.data())
 def test_what_is_rendered_is_read_back(name, screen, data):
     dialect = make_dialect(name)
-    action = data.draw(actions(VIEWPORT, elements=name != "compact"))
+    action = data.draw(actions(VIEWPORT, elements=name != "compact", looks=name == "compact"))
     try:
         text = dialect.render(action, screen, note="a note", thought="a thought")
     except InputError:  # the dialect has no words for this one
@@ -65,7 +65,7 @@ def test_what_is_rendered_is_read_back(name, screen, data):
 @given(data=st.data())
 def test_rendered_replies_satisfy_the_schema(name, data):
     dialect = make_dialect(name)
-    action = data.draw(actions(VIEWPORT))
+    action = data.draw(actions(VIEWPORT, looks=True))
     try:
         text = dialect.render(action, SCREENS[0], note="n", thought="t")
     except InputError:  # the dialect has no words for this one
@@ -89,7 +89,7 @@ def test_tools_are_valid_function_declarations():
     jsonschema_rs.validate(tools[call["name"]]["parameters"], call["arguments"])
 
 
-@given(action=actions(VIEWPORT, elements=False), looked=st.sampled_from(["", "look 400 690"]))
+@given(action=actions(VIEWPORT, elements=False, looks=True), looked=st.sampled_from(["", "look 400 690"]))
 def test_compact_lines_match_their_regex(action, looked):
     import re
 
@@ -100,7 +100,11 @@ def test_compact_lines_match_their_regex(action, looked):
         return
     assert "\n" not in text
     assert re.fullmatch(dialect.output().regex, text)
-    assert dialect.parse(said(text), SCREENS[0]).thought == looked
+    reply = dialect.parse(said(text), SCREENS[0])
+    if isinstance(action, Answer):  # where an answer is read is a part of it
+        assert reply.thought == "" and dialect.render(reply.action, SCREENS[0]) == text
+    else:
+        assert reply.thought == looked
 
 
 def test_compact_words():
@@ -115,6 +119,8 @@ def test_compact_words():
         "write 500 250 12 34": Write("12 34", 80.08, 40.08),
         "scroll down": Scroll("down"),
         "scroll up 500 250 by 500": Scroll("up", 80, 80.08, 40.08),
+        "answer 30.89": Answer("30.89"),
+        "look 500 250 answer 30.89": Answer("30.89", 80.08, 40.08),
     }
     for text, action in words.items():
         reply = dialect.parse(said(text), screen)
@@ -130,6 +136,7 @@ def test_compact_replies_know_the_places_they_name():
     assert places("click 100 200") == [(6, *at[0])]
     assert places("look 100 200 click 300 400") == [(5, *at[0]), (19, *at[1])]
     assert places("look 100 200 drag 300 400 500 600") == [(5, *at[0]), (18, *at[1]), (26, *at[2])]
+    assert places("look 100 200 answer 300 400") == [(5, *at[0])]
     assert places("scroll down 100 200 by 50") == [(12, *at[0])]
     assert places("write 100 200 300 400") == [(6, *at[0])]
     assert places("type 100 200") == places("scroll down") == places("answer 100 200") == places("") == []

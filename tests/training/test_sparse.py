@@ -18,6 +18,7 @@ from holotron.engine.engine import Engine
 from holotron.model.loading import load_model
 from holotron.model.processor import Deltas
 from holotron.model.processor.sparse import told_groups
+from holotron.training.aims import with_places
 from holotron.training.batches import pack
 from holotron.training.characters import NONE
 from holotron.training.distributed import Ranks
@@ -27,6 +28,7 @@ from holotron.training.recipe import DrawnData, EpisodeData, make_recipe
 from holotron.training.samples import Sample
 from holotron.training.sources import open_source
 from holotron.training.sparse import condensed
+from holotron.training.stream import conversation
 from holotron.training.trainer import Trainer
 from holotron.types import Outcome, Task
 from tests.training.test_deltas import record
@@ -165,3 +167,26 @@ def test_a_recipe_makes_a_policy_that_sees_sparsely(tmp_path):
     Trainer(recipe, tmp_path / "run", Ranks()).run()
     model, processor = load_model(tmp_path / "run" / "model", device="cpu")
     assert model.config.image.sparse and not model.config.image.use_thumbnail and processor.images == model.config.image
+
+
+def test_what_has_not_changed_is_looked_for_in_the_picture_that_showed_it():
+    """A click on the second screen, at a place that only the first one told."""
+    first = np.full((128, 128, 3), 255, np.uint8)
+    first[20:28, 36:44] = 0  # group 6 of the first tile
+    second = first.copy()
+    second[100:110, 100:110] = 0  # in the last tile
+    said = ["click 312 187", "click 312 187", "click 820 820"]
+    pictures = [first, second, second]
+    messages = []
+    for picture, reply in zip(pictures, said, strict=True):
+        messages.append({"role": "user", "content": [{"type": "image", "image": picture}]})
+        messages.append({"role": "assistant", "content": reply})
+    sequence, images = conversation(PROCESSOR, messages, deltas=Deltas())
+    dialect = make_dialect("compact")
+    placed = with_places(sequence, images, [SIZE] * 3, dialect, PROCESSOR, MODEL.config.image)
+    shown = sequence.shown
+    answers = [shown[start + label].tolist() for _, start, _, label in placed.aims.tolist()]
+    assert answers == [[0, 6], [0, 6], [4 + 3, 10]]  # tiles are counted through all pictures
+    assert [count for _, _, count, _ in placed.aims.tolist()] == [5, 6, 6]  # all that has been told so far
+    # The token before a picture asks for what this picture shows; of the second and third click theirs do not.
+    assert len(placed.points) == 1

@@ -130,7 +130,9 @@ class Sample:
         if self.kind in ("click", "find"):
             assert self.box is not None
             return Click(*middle(self.box))
-        return Answer(NOT_THERE if self.kind == "absent" else self.answer)
+        if self.kind == "absent":
+            return Answer(NOT_THERE)
+        return Answer(self.answer, *(middle(self.box) if self.box is not None else ()))
 
 
 @dataclass(frozen=True, slots=True)

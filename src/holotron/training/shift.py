@@ -9,7 +9,7 @@ import numpy as np
 
 from holotron.actions import action_to_json
 from holotron.rollouts.recorded import RecordedEpisode
-from holotron.types import Action, Click, DoubleClick, Drag, Hover, RightClick, Scroll, Write
+from holotron.types import Action, Answer, Click, DoubleClick, Drag, Hover, RightClick, Scroll, Write
 
 MARGIN = 2.0  # CSS pixels that stay between a place of interest and the edge
 
@@ -41,7 +41,7 @@ def moved_action(action: Action, x: float, y: float) -> Action:
             return Drag(action.x1 + x, action.y1 + y, action.x2 + x, action.y2 + y)
         case Click() | DoubleClick() | RightClick() | Hover():
             return replace(action, x=action.x + x, y=action.y + y)
-        case Write() | Scroll() if action.x is not None and action.y is not None:
+        case Write() | Scroll() | Answer() if action.x is not None and action.y is not None:
             return replace(action, x=action.x + x, y=action.y + y)
     return action
 
@@ -52,7 +52,7 @@ def places(action: Action) -> list[tuple[float, float]]:
             return [(action.x1, action.y1), (action.x2, action.y2)]
         case Click() | DoubleClick() | RightClick() | Hover():
             return [(action.x, action.y)]
-        case Write() | Scroll() if action.x is not None and action.y is not None:
+        case Write() | Scroll() | Answer() if action.x is not None and action.y is not None:
             return [(action.x, action.y)]
     return []
 

@@ -14,13 +14,14 @@ small policy knows, it sees. Its one kind of thought is where it looks before it
 
     look 400 690 click 412 733
 
-which is how "the button below Total" is found: first Total, then what is below it.
+which is how "the button below Total" is found: first Total, then what is below it; and how an answer is read.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import ClassVar
 
 from holotron.actions import InvalidAction, action_from_json
@@ -147,6 +148,8 @@ class CompactDialect(ChatDialect):
         action = reader(rest)
         if action is None:
             raise InvalidAction(f"cannot read {line[:80]!r}; say for example {_EXAMPLES.get(verb, verb)!r}")
+        if looked and isinstance(action, Answer):  # where it is read belongs to the answer
+            return "", "", replace(action, x=float(looked[2]), y=float(looked[3]))
         return "", looked[1] if looked else "", action
 
     def places(self, text: str) -> list[tuple[int, float, float]]:
@@ -158,6 +161,8 @@ class CompactDialect(ChatDialect):
     # ------------------------------------------------------------------------------------------------------ writing
 
     def write(self, action: Action, note: str, thought: str) -> str:
+        if isinstance(action, Answer) and action.x is not None:
+            return _line(action)
         looked = f"{thought} " if _LOOK.fullmatch(f"{thought} ") else ""
         return looked + _line(action)
 
@@ -186,7 +191,8 @@ def _line(action: Action) -> str:
         case SwitchTab():
             return f"tab {action.index}"
         case Answer():
-            return f"answer {_escape(action.content)}"
+            looked = f"look {_cells(action.x, action.y)} " if action.x is not None and action.y is not None else ""
+            return f"{looked}answer {_escape(action.content)}"
 
 
 def _write(action: Write) -> str:

@@ -7,14 +7,19 @@ so that `ScriptedPolicy(SitesSolver(), "sites-solver")` is a policy, and the tea
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
+from dataclasses import replace
+from importlib.resources import files
 from typing import Protocol
 
 from holotron.envs.base import Environment
 from holotron.errors import ConfigError, EnvironmentFault
 from holotron.sites.episode import SiteEpisode
 from holotron.sites.solver.view import SCRIPT, Lost, PageView
-from holotron.types import Action, CloseTab, GoBack, Observation, Wait
+from holotron.types import Action, Answer, CloseTab, GoBack, Observation, Wait
 
+FIND = (files(__package__) / "find.js").read_text()
 SLOW_PAGE = 2.5  # seconds; a little more than such a page takes
 
 
@@ -38,7 +43,13 @@ class SitesSolver:
             dump = await site.evaluate(SCRIPT)
         except EnvironmentFault:  # the page is just leaving
             return Wait(1.0)
-        return next_action(site.episode, dump, observation)
+        action = next_action(site.episode, dump, observation)
+        if isinstance(action, Answer) and action.x is not None and action.y is not None:
+            with suppress(EnvironmentFault):
+                asked = json.dumps([action.x, action.y, action.content])
+                if spot := json.loads(await site.evaluate(FIND.replace("ASKED", asked))):
+                    return replace(action, x=spot[0], y=spot[1])
+        return action
 
 
 def next_action(episode: SiteEpisode, dump: str, observation: Observation) -> Action | None:

@@ -153,3 +153,10 @@ class PageView:
 
     def answer(self, text: str) -> Action:
         return Answer(text)
+
+    def read(self, name: str, text: str) -> Action:
+        """Bring it into view and answer with what stands there, or with what follows from it."""
+        if move := self.see(name):
+            return move
+        x, y = self.get(name).point or (None, None)
+        return Answer(text, x, y)

@@ -173,7 +173,7 @@ def role(view: PageView) -> Action | None:
 
 def read_user(view: PageView) -> Action | None:
     facts = view.facts
-    return to_user(view, facts["user"]) or view.see(facts["where"]) or view.answer(facts["answer"])
+    return to_user(view, facts["user"]) or view.read(facts["where"], facts["answer"])
 
 
 def setting(view: PageView) -> Action | None:
@@ -240,7 +240,7 @@ def first_of_users(view: PageView) -> Action | None:
         return move
     if view.query.get("page", "1") != "1":
         return view.click("previous")
-    return view.see(f"user:{facts['user']['id']}") or view.answer(facts["user"]["name"])
+    return view.read(f"user:{facts['user']['id']}", facts["user"]["name"])
 
 
 def largest(view: PageView) -> Action | None:
@@ -248,8 +248,7 @@ def largest(view: PageView) -> Action | None:
     return (
         to_folder(view, facts["folder"])
         or sort_by(view, "size", facts["way"])
-        or view.see(f"file:{facts['file']['id']}")
-        or view.answer(facts["file"]["name"])
+        or view.read(f"file:{facts['file']['id']}", facts["file"]["name"])
     )
 
 
@@ -273,7 +272,7 @@ def audit(view: PageView) -> Action | None:
         return move
     entry = f"entry:{facts['entry']['id']}"
     if view.has(entry):
-        return view.see(entry) or view.answer(facts["entry"]["actor"])
+        return view.read(entry, facts["entry"]["actor"])
     return view.click("next" if view.has("next") else "previous")
 
 
@@ -327,7 +326,7 @@ def maybe(view: PageView) -> Action | None:
     if step := tidy(view) or to_file(view, facts["file"]):
         return step
     if facts["full"] and view.has("flash"):
-        return view.see("flash") or view.answer("impossible")
+        return view.read("flash", "impossible")
     return view.choose("to", path_of(view, facts["folder"])) or view.click("copy")
 
 

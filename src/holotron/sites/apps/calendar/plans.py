@@ -85,9 +85,9 @@ def fill_in(view: PageView, event: Mapping[str, Any]) -> Action:
 def when(view: PageView) -> Action | None:
     name = f"event:{view.facts['event']['id']}"
     if view.page == name:
-        return view.see("when") or view.answer(view.facts["answer"])
+        return view.read("when", view.facts["answer"])
     if view.has(name) and not view.page.startswith("month"):
-        return view.see(name) or view.answer(view.facts["answer"])
+        return view.read(name, view.facts["answer"])
     return tidy(view) or to_event(view, view.facts["event"])
 
 
@@ -144,7 +144,7 @@ def create(view: PageView) -> Action | None:
 
 def maybe(view: PageView) -> Action | None:
     if view.has("wrong:start") and view.facts["taken"]:
-        return view.see("wrong:start") or view.answer("impossible")
+        return view.read("wrong:start", "impossible")
     return create(view)
 
 

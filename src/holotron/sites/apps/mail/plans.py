@@ -165,11 +165,7 @@ def settings(view: PageView) -> Action | None:
 
 def read_code(view: PageView) -> Action | None:
     message = view.facts["message"]
-    return (
-        to_thread(view, message["thread"])
-        or view.see(f"body:{message['id']}")
-        or view.answer(str(view.facts["answer"]))
-    )
+    return to_thread(view, message["thread"]) or view.read(f"body:{message['id']}", str(view.facts["answer"]))
 
 
 def maybe(view: PageView) -> Action | None:
@@ -177,7 +173,7 @@ def maybe(view: PageView) -> Action | None:
         return star(view)
     if view.page != "search" or view.query.get("q") != view.facts["file"]:
         return tidy(view) or view.search(view.facts["file"])
-    return tidy(view) or view.see("nothing") or view.answer("impossible")
+    return tidy(view) or view.read("nothing", "impossible")
 
 
 def compose(view: PageView) -> Action | None:

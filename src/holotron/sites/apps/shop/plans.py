@@ -150,13 +150,13 @@ def cheapest(view: PageView) -> Action | None:
     product, category = view.facts["product"], view.facts["category"]
     here = to_category(view, category)
     if here is None and view.query.get("sort") == "cheap":
-        return view.see(f"product:{product['id']}") or view.answer(product["name"])
+        return view.read(f"product:{product['id']}", product["name"])
     return here or view.choose("sort", view.t("sort_cheap"))
 
 
 def material(view: PageView) -> Action | None:
     product = view.facts["product"]
-    return to_product(view, product) or view.see("material") or view.answer(product["material"])
+    return to_product(view, product) or view.read("material", product["material"])
 
 
 def notifications(view: PageView) -> Action | None:
@@ -171,19 +171,14 @@ def notifications(view: PageView) -> Action | None:
 
 def statement(view: PageView) -> Action | None:
     year = view.facts["year"]
-    return to_own(view, "statement") or view.see(f"spent:{year}") or view.answer(view.facts["answer"])
+    return to_own(view, "statement") or view.read(f"spent:{year}", view.facts["answer"])
 
 
 def maybe(view: PageView) -> Action | None:
     variant = view.facts["variant"]
     if variant["stock"]:
         return cart(view)
-    return (
-        tidy(view)
-        or to_product(view, view.facts["product"])
-        or view.see(f"variant:{variant['id']}")
-        or view.answer("impossible")
-    )
+    return tidy(view) or to_product(view, view.facts["product"]) or view.read(f"variant:{variant['id']}", "impossible")
 
 
 def narrow(view: PageView) -> Action | None:

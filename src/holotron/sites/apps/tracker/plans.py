@@ -160,7 +160,7 @@ def cards(view: PageView) -> Action | None:
 
 def read(view: PageView) -> Action | None:
     """An answer that stands on an issue's page."""
-    return to_issue(view, view.facts["issue"]) or view.see(view.facts["where"]) or view.answer(view.facts["answer"])
+    return to_issue(view, view.facts["issue"]) or view.read(view.facts["where"], view.facts["answer"])
 
 
 def comment(view: PageView) -> Action | None:
@@ -183,7 +183,7 @@ def maybe(view: PageView) -> Action | None:
     if move := tidy(view) or to_issue(view, issue):
         return move
     if view.facts["blocked"] and view.has("flash") and not view.get("set:status").open:
-        return view.see("flash") or view.answer("impossible")
+        return view.read("flash", "impossible")
     return view.choose("set:status", view.t("done"))
 
 
@@ -211,7 +211,7 @@ def first_due(view: PageView) -> Action | None:
         return view.choose("sort", view.t("sort_due"))
     if view.query.get("page", "1") != "1":
         return view.click("previous")
-    return view.see(f"issue:{facts['issue']['id']}") or view.answer(facts["issue"]["key"])
+    return view.read(f"issue:{facts['issue']['id']}", facts["issue"]["key"])
 
 
 def create(view: PageView) -> Action | None:
