@@ -4,7 +4,7 @@
     python benchmarks/sft_gpu.py --compile                            # as it is, then with `model.compile`, in one call
     python benchmarks/sft_gpu.py --device cpu --samples 2 --updates 1 # does it run?
 
-Painted pages alone, as recipes/holotron-mini-2/1-screens.toml mixes them, so nothing has to be brought along but fonts.
+Painted pages alone, as recipes/holotron-mini-2/worlds.toml mixes them, so nothing has to be brought along but fonts.
 Batches are made first and taken again, so that the figures are of the GPU; how fast worker processes make them is a row
 of its own.
 
@@ -97,7 +97,7 @@ def losses(trainer: Trainer, batch: Batch) -> list[float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--recipe", default="holotron-mini-2/1-screens")
+    parser.add_argument("--recipe", default="holotron-mini-2/worlds")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--samples", type=int, default=128)
     parser.add_argument("--updates", type=int, default=8)

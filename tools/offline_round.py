@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A round of training on a GPU machine that has no network: play, train, play again, and bring the results back.
 
-    python3 tools/offline_round.py recipes/holotron-mini-2/2-apps.plan --store round --results out --seconds 590
+    python3 tools/offline_round.py recipes/holotron-mini-2/worlds.plan --store round --results out --seconds 590
 
 A plan is a TOML file of stages, one after the other. A stage is a time box around jobs that run side by side; a job is
 a command of `holotron`, in several copies if it says so (the plan above is one to read). After its seconds, or when all

@@ -63,8 +63,9 @@ def _flat(pixels: np.ndarray, colour: np.ndarray, step: int) -> np.ndarray:
     if step % 8 == 0:
         pixels, colour, side = pixels.view(np.uint64), colour * np.uint64(0x0101010101010101), step // 8
     squares = pixels.reshape(count, colours, height // step, step, width // step, side)
-    same: np.ndarray = (squares == colour[:, :, :, None, :, None]).all(axis=(1, 3, 5))
-    return same
+    other = np.bitwise_or.reduce(squares ^ colour[:, :, :, None, :, None], axis=3)  # line by line: the quick way round
+    flat: np.ndarray = ~other.any(axis=(1, 4))
+    return flat
 
 
 def _behind(axis: int) -> tuple[slice, ...]:
