@@ -138,27 +138,27 @@ def goal_of(prompt: str, dialect: str) -> str:
 
 
 def test_policies_look_at_what_is_quoted_before_they_click_beside_it():
-    """The reply says where the quoted text is, then clicks the target; the pointing loss asks for the former."""
+    """The reply says where the quoted text is, then clicks the target; the pointing loss asks for the former. Answers
+    that are read off the page begin in the same way."""
     config = small_config()
     processor = Processor.for_bytes(config.image, template="turns")
     painter = Painter(sizes=(Size.parse("96x96@1"),))
     for name, looks in (("compact", True), ("holotron", False)):
         samples = PageSamples(DrawnData(kind="drawn", questions=8, dialect=name), processor, config)
-        looked = 0
+        looked = {"click": 0, "answer": 0}
         for index in range(20):
             for sequence in samples.sample(painter.paint(3, index), np.random.default_rng(index)).sequences:
                 reply = processor.tokenizer.decode(sequence.ids[sequence.learn].tolist())
                 if "look" not in reply:
                     continue
-                looked += 1
-                assert sequence.target is not None and hit(reply, sequence.target)
+                done = reply.split()[3]
+                looked[done] += 1
+                assert (sequence.target is not None and hit(reply, sequence.target)) == (done == "click")
                 x, y = (int(cell) / 1000 + 0.0005 for cell in reply.split()[1:3])
                 ((_, _, _, pointed),) = sequence.points.tolist()
                 assert pointed == token_at(sequence.shown, (96, 96), x, y, config.image)
-                first, second = sequence.aims.tolist()  # where it looks, where it clicks
-                assert first[1:] == [0, len(sequence.shown), pointed]
-                digits = [
-                    bytes(sequence.ids[before + 1 : before + 4].tolist()).decode() for before, *_ in (first, second)
-                ]
-                assert digits == [reply.split()[1], reply.split()[4]]
-        assert (looked > 10) == looks
+                aims = sequence.aims.tolist()  # where it looks, where it clicks
+                assert aims[0][1:] == [0, len(sequence.shown), pointed]
+                digits = [bytes(sequence.ids[before + 1 : before + 4].tolist()).decode() for before, *_ in aims]
+                assert digits == [reply.split()[1], *([reply.split()[4]] if done == "click" else [])]
+        assert all((count > 10) == looks for count in looked.values())

@@ -209,6 +209,6 @@ def test_a_trainer_is_told_the_rows_of_every_image_token() -> None:
 def test_pictures_too_large_to_address_are_refused_clearly() -> None:
     from holotron.model.processor.deltas import address
 
-    with pytest.raises(ConfigError, match="address 62"):
+    with pytest.raises(ConfigError, match="62 tiles, rows and columns"):
         address(Run(0, 70, 1), columns=100)
     assert address(Run(2, 35, 4), columns=16) == "223"
