@@ -85,7 +85,9 @@ class Hover:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Type into the field at (x, y), or into whatever has the focus when no point is given."""
+    """Type into the field at (x, y), or into whatever has the focus when no point is given. Where `content` follows
+    from something on the screen (a sum from its problem), teachers say in `read` what that is, and so do policies that
+    read before they write; no schema asks for it."""
 
     content: str
     x: float | None = None
@@ -93,6 +95,7 @@ class Write:
     element: str = ""
     overwrite: bool = True
     press_enter: bool = False
+    read: str = field(default="", metadata={"asked": False})
     tool_name: Literal["write"] = "write"
 
 

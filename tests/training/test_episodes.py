@@ -247,6 +247,17 @@ def test_shifted_lessons_speak_of_shifted_places(tmp_path):
     assert all(26 - 0.1 <= p.x <= 46.1 and 26 - 0.1 <= p.y <= 46.1 for p in points)
 
 
+def test_only_thoughts_that_are_learnt_keep_an_episode_in_its_place(tmp_path):
+    """They may name places in words. What the dialect leaves unsaid does not."""
+    trajectory = play(clicking((30, 30)))
+    for thought, moves in (("look 400 690", False), ("the button Submit", True)):
+        steps = [replace(step, reply=replace(step.reply, thought=thought)) for step in trajectory.steps]
+        run = record(tmp_path / thought.split()[0], replace(trajectory, steps=steps))
+        found = source(run, shift=(16, 16), shifted=1.0)
+        said = {learnt(found.sample(n, np.random.default_rng(n)).sequences[0])[0] for n in range(8)}
+        assert (len(said) > 4) == moves
+
+
 # --------------------------------------------------------------------------------------------------------- packed runs
 
 

@@ -18,7 +18,9 @@ RNG = np.random.default_rng(0)
 
 
 def lessons(skill: str, count: int = 200):
-    return [SKILLS[skill](Dice(np.random.default_rng([7, n]))) for n in range(count)]
+    for n in range(count):
+        goal, writes = SKILLS[skill](Dice(np.random.default_rng([7, n])))
+        yield goal, [write.content for write in writes]
 
 
 @pytest.mark.parametrize("skill", ["login", "password", "quoted", "forward", "fields", "start", "lookup", "nth_word"])
@@ -34,6 +36,23 @@ def test_sums_are_right():
     for goal, (answer,) in lessons("algebra"):
         left, right = goal.rpartition(": ")[2].split(" = ")
         assert eval(left, {"x": int(answer)}) == int(right)
+
+
+def test_what_is_read_leads_to_what_is_typed():
+    """It stands in the goal as well, and the answer follows from it alone."""
+    for n in range(200):
+        (goal, [sum_]), (task, [algebra]), (text, [nth]), (table, cells) = (
+            SKILLS[skill](Dice(np.random.default_rng([7, n]))) for skill in ("sum", "algebra", "nth_word", "lookup")
+        )
+        assert sum_.read in goal and eval(sum_.read.replace("x", "*")) == int(sum_.content)
+        left, right = algebra.read.split(" = ")
+        assert algebra.read in task and eval(left, {"x": int(algebra.content)}) == int(right)
+        words = nth.read.split()
+        assert words[::2] == [str(place) for place in range(1, len(words) // 2 + 1)] and words[-1] == nth.content
+        assert " ".join(words[1::2]) in text
+        assert all(
+            cell.read.endswith(f" {cell.content}") and cell.read.replace(" ", ": ", 1) in table for cell in cells
+        )
 
 
 def test_formats_are_right():

@@ -94,9 +94,10 @@ class Episodes:
     def lesson(self, source: Recorded, episode: RecordedEpisode, rng: np.random.Generator | None) -> Sample:
         try:
             frames = {step.frame: source.pixels(step.frame) for step in episode.steps}
-            if rng is not None and any(self._data.shift) and rng.random() < self._data.shifted:
-                episode, frames = shifted(episode, frames, self._draw_shift(rng))
             sizes = {frame: (pixels.shape[1], pixels.shape[0]) for frame, pixels in frames.items()}
+            by = self._draw_shift(rng)
+            if any(by) and not self._thinks_aloud(episode, sizes):
+                episode, frames = shifted(episode, frames, by)
             pictures = {_name(f): TiledImage(to_tiles(frames[f], self._image), sizes[f]) for f in frames}
             sequences = [
                 self._sequence(messages, learn, pictures)
@@ -123,9 +124,20 @@ class Episodes:
         places = [np.arange(first[name], first[name] + len(pictures[name].tiles)) for name in shown]
         return sequence.moved(np.concatenate(places))
 
-    def _draw_shift(self, rng: np.random.Generator) -> tuple[int, int]:
+    def _thinks_aloud(self, episode: RecordedEpisode, sizes: dict[int | str, tuple[int, int]]) -> bool:
+        """Whether thoughts are in the words to learn: they may name places, which a shift would not move."""
+
+        def said(step: RecordedStep, thought: str) -> str:
+            assert step.action is not None  # see `lessons`
+            return self._dialect.render(step.action, Screen(sizes[step.frame], step.viewport), thought=thought)
+
+        return any(step.thought and said(step, step.thought) != said(step, "") for step in episode.steps)
+
+    def _draw_shift(self, rng: np.random.Generator | None) -> tuple[int, int]:
         """Mostly right and down: pages begin at their upper left corner, and what leaves the screen is lost."""
         right, down = self._data.shift
+        if rng is None or not (right or down) or rng.random() >= self._data.shifted:
+            return 0, 0
         return int(rng.integers(-(right // 4), right + 1)), int(rng.integers(-(down // 4), down + 1))
 
 

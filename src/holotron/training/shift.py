@@ -17,10 +17,7 @@ Frames = dict[int | str, np.ndarray]
 
 
 def shifted(episode: RecordedEpisode, frames: Frames, by: tuple[int, int]) -> tuple[RecordedEpisode, Frames]:
-    """The episode as it would have been `by` pixels further right and down; itself if an action would fall off, or if
-    there are thoughts, which may name places in words."""
-    if any(step.thought for step in episode.steps):
-        return episode, frames
+    """The episode as it would have been `by` pixels further right and down; itself if an action would fall off."""
     steps = []
     for step in episode.steps:
         height, width = frames[step.frame].shape[:2]

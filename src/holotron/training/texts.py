@@ -6,7 +6,8 @@
 
 An episode without its pictures: the same turns and words, so that what is learnt here serves there. Strings are random,
 which leaves no way but to copy; without pictures a sample costs next to nothing. Clicks stand where they would stand
-and are not learnt: nobody could know them.
+and are not learnt: nobody could know them. Where more than copying is asked, the reply first says what it works with
+(`read 7 + 5 | type 12`), as it will where that has to be read off a screen.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from holotron.training.samples import Sample
 from holotron.training.stream import conversation
 from holotron.types import Action, Click, Write
 
-Lesson = tuple[str, list[str]]  # a goal, and what is to be typed, field after field
+Lesson = tuple[str, list[Write]]  # a goal, and what is to be typed, field after field
 _SCREEN = Screen((320, 320), (160, 160))
 
 
@@ -48,8 +49,8 @@ class Texts:
         goal, typed = SKILLS[name](dice)
         messages: list[dict[str, Any]] = []
         learn = []
-        for content in typed:
-            for action in (Click(dice.number(2, 158), dice.number(2, 158)), Write(content)):
+        for write in typed:
+            for action in (Click(dice.number(2, 158), dice.number(2, 158)), write):
                 messages.append({"role": "user", "content": "" if messages else goal + "\n"})
                 messages.append({"role": "assistant", "content": self._say(action)})
             learn.append(len(messages) - 1)
@@ -91,6 +92,10 @@ class Dice:
         return [self.word() for _ in range(self.number(low, high))]
 
 
+def writes(*contents: str) -> list[Write]:
+    return [Write(content) for content in contents]
+
+
 def ordinal(n: int) -> str:
     return f"{n}{'th' if 10 <= n % 100 <= 20 else {1: 'st', 2: 'nd', 3: 'rd'}.get(n % 10, 'th')}"
 
@@ -100,15 +105,14 @@ def ordinal(n: int) -> str:
 
 def _login(d: Dice) -> Lesson:
     user, password = d.word(), d.string()
-    return f'Enter the username "{user}" and the password "{password}" into the text fields and press login.', [
-        user,
-        password,
-    ]
+    return f'Enter the username "{user}" and the password "{password}" into the text fields and press login.', writes(
+        user, password
+    )
 
 
 def _password(d: Dice) -> Lesson:
     password = d.string()
-    return f'Enter the password "{password}" into both text fields and press submit.', [password, password]
+    return f'Enter the password "{password}" into both text fields and press submit.', writes(password, password)
 
 
 def _quoted(d: Dice) -> Lesson:
@@ -119,42 +123,45 @@ def _quoted(d: Dice) -> Lesson:
     if len(texts) == 1:
         return d.pick(['Enter "{}" into the text field and press Submit.', 'Reply with the text "{}".']).format(
             texts[0]
-        ), texts
+        ), writes(*texts)
     if d.number(0, 1):
-        return f"Enter {goal}.", texts
-    return f"Of these, enter only the {ordinal(which)}: " + ", ".join(f'"{t}"' for t in texts), [texts[which - 1]]
+        return f"Enter {goal}.", writes(*texts)
+    return f"Of these, enter only the {ordinal(which)}: " + ", ".join(f'"{t}"' for t in texts), writes(texts[which - 1])
 
 
 def _case(d: Dice) -> Lesson:
     text, upper = d.text(), bool(d.number(0, 1))
     goal = f'Type "{d.pick([text, text.upper(), text.lower()])}" in all {"upper" if upper else "lower"} case letters '
-    return goal + "in the text input and press Submit.", [text.upper() if upper else text.lower()]
+    return goal + "in the text input and press Submit.", writes(text.upper() if upper else text.lower())
 
 
 def _date(d: Dice) -> Lesson:
     year, month, day = d.number(1990, 2030), d.number(1, 12), d.number(1, 28)
-    return f"Enter {month:02d}/{day:02d}/{year} as the date and hit submit.", [f"{year}-{month:02d}-{day:02d}"]
+    return f"Enter {month:02d}/{day:02d}/{year} as the date and hit submit.", writes(f"{year}-{month:02d}-{day:02d}")
 
 
 def _time(d: Dice) -> Lesson:
     hour, minute = d.number(0, 23), d.number(0, 59)
     shown = f"{(hour - 1) % 12 + 1}:{minute:02d} {'AM' if hour < 12 else 'PM'}"
-    return f"Enter {shown} as the time and press submit.", [f"{hour:02d}:{minute:02d}"]
+    return f"Enter {shown} as the time and press submit.", writes(f"{hour:02d}:{minute:02d}")
 
 
 def _nth_word(d: Dice) -> Lesson:
     words = d.words(3, 20)
     place = d.number(1, len(words))
-    which, found = (ordinal(place), words[place - 1]) if d.number(0, 3) else ("last", words[-1])
-    text = " ".join(words)
-    return f"Find the {which} word in the paragraph and type that into the textbox: {text}.", [found]
+    which, last = (ordinal(place), place) if d.number(0, 3) else ("last", len(words))
+    counted = " ".join(f"{n} {word}" for n, word in enumerate(words[:last], start=1))
+    goal = f"Find the {which} word in the paragraph and type that into the textbox: {' '.join(words)}."
+    return goal, [Write(words[last - 1], read=counted)]
 
 
 def _lookup(d: Dice) -> Lesson:
     table = {d.name(): d.text() for _ in range(d.number(2, 5))}
     asked = [d.pick(list(table)) for _ in range(d.number(1, 2))]
     lines = "; ".join(f"{key}: {value}" for key, value in table.items())
-    return f"Enter the value of {', then '.join(asked)}. {lines}", [table[key] for key in asked]
+    return f"Enter the value of {', then '.join(asked)}. {lines}", [
+        Write(table[key], read=f"{key} {table[key]}") for key in asked
+    ]
 
 
 def _sum(d: Dice) -> Lesson:
@@ -163,7 +170,9 @@ def _sum(d: Dice) -> Lesson:
     most = 9 if d.number(0, 2) else 12 if sign == "x" else 100
     a, b = d.number(0, most), d.number(0, most)
     result = {"+": a + b, "-": a - b, "x": a * b}[sign]
-    return f"Solve the math problem and type your answer into the textbox: {a} {sign} {b} =", [str(result)]
+    problem = f"{a} {sign} {b}"
+    goal = f"Solve the math problem and type your answer into the textbox: {problem} ="
+    return goal, [Write(str(result), read=problem)]
 
 
 def _algebra(d: Dice) -> Lesson:
@@ -171,7 +180,8 @@ def _algebra(d: Dice) -> Lesson:
     plus, swapped = bool(d.number(0, 1)), bool(d.number(0, 1))
     left = (f"{a} + x" if swapped else f"x + {a}") if plus else (f"{a} - x" if swapped else f"x - {a}")
     right = x + a if plus else (a - x if swapped else x - a)
-    return f"Solve for x and type your answer into the textbox: {left} = {right}", [str(x)]
+    problem = f"{left} = {right}"
+    return f"Solve for x and type your answer into the textbox: {problem}", [Write(str(x), read=problem)]
 
 
 def _forward(d: Dice) -> Lesson:
@@ -182,7 +192,7 @@ def _forward(d: Dice) -> Lesson:
         f"forward {sender}'s last email to {receiver}",
         f"Send {receiver} the message that came from {sender}.",
     ]
-    return d.pick(goals), [receiver]
+    return d.pick(goals), writes(receiver)
 
 
 def _fields(d: Dice) -> Lesson:
@@ -190,7 +200,7 @@ def _fields(d: Dice) -> Lesson:
     values = {"genre": genre, "director": director, "year": year}
     order = [list(values)[n] for n in d._rng.permutation(3)]
     goal = f"Search for {genre} movies directed by {director} from year {year}."
-    return f"{goal} Fields: {', '.join(order)}", [values[key] for key in order]
+    return f"{goal} Fields: {', '.join(order)}", writes(*(values[key] for key in order))
 
 
 def _remove(d: Dice) -> Lesson:
@@ -198,12 +208,14 @@ def _remove(d: Dice) -> Lesson:
     wanted = d.pick(files)
     ending = wanted.rpartition(".")[2]
     found = next(file for file in files if file.endswith("." + ending))
-    return f"Use the terminal to delete a file ending with the extension .{ending}: {' '.join(files)}", [f"rm {found}"]
+    return f"Use the terminal to delete a file ending with the extension .{ending}: {' '.join(files)}", writes(
+        f"rm {found}"
+    )
 
 
 def _start(d: Dice) -> Lesson:
     start, end = d.name(), d.word()
-    return f'Enter an item that starts with "{start}" and ends with "{end}".', [start]
+    return f'Enter an item that starts with "{start}" and ends with "{end}".', writes(start)
 
 
 SKILLS: dict[str, Callable[[Dice], Lesson]] = {

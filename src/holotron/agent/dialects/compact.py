@@ -10,11 +10,14 @@
 
 Coordinates are cells 000-999, always three digits, so that position in the text tells a byte-level model which digit it
 is writing. Line breaks, tabs and backslashes in texts are written \\n, \\t, \\r and \\\\. There is no memory: what a
-small policy knows, it sees. Its one kind of thought is where it looks before it acts,
+small policy knows, it sees. It thinks in two ways. It looks somewhere before it acts,
 
     look 400 690 click 412 733
 
-which is how "the button below Total" is found: first Total, then what is below it; and how an answer is read.
+which is how "the button below Total" is found: first Total, then what is below it; and how an answer is read. What it
+types may need something that stands on the screen: then it reads that first, and works with what it has read,
+
+    read 7 + 5 | type 12
 """
 
 from __future__ import annotations
@@ -55,6 +58,7 @@ from holotron.types import (
 
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 _UNESCAPES = {escaped[1]: plain for plain, escaped in _ESCAPES.items()}
+_BAR = "\\|"  # in what is read, where a bare one ends it
 
 _POINTED: dict[str, type[Click] | type[DoubleClick] | type[RightClick] | type[Hover]] = {
     "click": Click,
@@ -76,8 +80,10 @@ _PAIR = re.compile(rf"{_CELL} {_CELL}")
 _WRITE = re.compile(rf"{_CELL} {_CELL}(?: (.*))?", re.DOTALL)
 _DRAG = re.compile(rf"{_CELL} {_CELL} {_CELL} {_CELL}")
 _LOOK = re.compile(rf"(look {_CELL} {_CELL}) ")
+_WORDS = r"(?:[^\\|]|\\.)*"  # what is read, up to a bar that is not escaped
+_READ = re.compile(rf"read ({_WORDS}) \| ")
 _PLACES = re.compile(
-    rf"(?:look {_CELL} {_CELL} )?"
+    rf"(?:look {_CELL} {_CELL} )?(?:read {_WORDS} \| )?"
     rf"(?:(?:click|double|right|hover|write|drag|scroll \w+) {_CELL} {_CELL}(?:(?<=drag ... ...) {_CELL} {_CELL})?)?"
 )
 
@@ -89,7 +95,7 @@ _LINES = {
     "double_click": rf"double {_POINT_RE}",
     "right_click": rf"right {_POINT_RE}",
     "hover": rf"hover {_POINT_RE}",
-    "write": rf"(type|insert|enter|write {_POINT_RE}) {_TEXT_RE}",
+    "write": rf"(read ([^\n\\|]|\\[^\n])* \| )?(type|insert|enter|write {_POINT_RE}) {_TEXT_RE}",
     "press_keys": r"key [^ \n]+( [^ \n]+)*",
     "scroll": rf"scroll (up|down|left|right)( {_POINT_RE})?( by [0-9]{{1,4}})?",
     "drag": rf"drag {_POINT_RE} {_POINT_RE}",
@@ -141,7 +147,9 @@ class CompactDialect(ChatDialect):
     def read(self, text: str) -> tuple[str, str, Action]:
         line = text.lstrip().split("\n", 1)[0]
         looked = _LOOK.match(line)
-        verb, _, rest = line[looked.end() if looked else 0 :].partition(" ")
+        line = line[looked.end() if looked else 0 :]
+        has_read = _READ.match(line)
+        verb, _, rest = line[has_read.end() if has_read else 0 :].partition(" ")
         reader = _READERS.get(verb)
         if reader is None:
             raise InvalidAction(f"there is no action {verb[:40]!r}; start with one of: {' '.join(_READERS)}")
@@ -150,6 +158,8 @@ class CompactDialect(ChatDialect):
             raise InvalidAction(f"cannot read {line[:80]!r}; say for example {_EXAMPLES.get(verb, verb)!r}")
         if looked and isinstance(action, Answer):  # where it is read belongs to the answer
             return "", "", replace(action, x=float(looked[2]), y=float(looked[3]))
+        if has_read and isinstance(action, Write):  # and what is read to what is typed
+            action = replace(action, read=_unescape(has_read[1]))
         return "", looked[1] if looked else "", action
 
     def places(self, text: str) -> list[tuple[int, float, float]]:
@@ -196,6 +206,11 @@ def _line(action: Action) -> str:
 
 
 def _write(action: Write) -> str:
+    read = f"read {_escape(action.read).replace('|', _BAR)} | " if action.read else ""
+    return read + _typed(action)
+
+
+def _typed(action: Write) -> str:
     content = _escape(action.content)
     if action.x is not None and action.y is not None:
         if action.overwrite and not action.press_enter:

@@ -56,12 +56,13 @@ def _scroll_towards(target: Rect, view: Rect, state: ScrollState) -> Scroll | No
     return None
 
 
-def fill(page: Page, field: PageElement, content: str) -> Action | None:
-    """Click into the field, then type; None when it already holds the content."""
+def fill(page: Page, field: PageElement, content: str, *, read: str = "") -> Action | None:
+    """Click into the field, then type; None when it already holds the content. `read` is what on the page it follows
+    from, where there is more to it than copying."""
     if field.value == content:
         return None
     if field.focused:
-        return Write(content)
+        return Write(content, read=read)
     return click(page, field)
 
 

@@ -48,7 +48,7 @@ class SolverSession:
             action = solve(task.name, task.goal, page, self._memory)
         except (InputError, PolicyError) as error:  # no solver, or at a loss: nothing is broken
             raise GaveUp(str(error)) from error
-        return Reply(Completion(text=""), thought=getattr(action, "element", ""), action=action)
+        return Reply(Completion(text=""), action=action)
 
     async def close(self) -> None:
         pass

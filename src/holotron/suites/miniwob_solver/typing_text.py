@@ -12,9 +12,9 @@ from holotron.suites.miniwob_solver.words import ordinal, parse, quoted
 from holotron.types import Action
 
 
-def answer(page: Page, content: str) -> Action:
+def answer(page: Page, content: str, *, read: str = "") -> Action:
     """One text field, one submit button."""
-    return first(fill(page, page.get("input"), content), press_submit(page))
+    return first(fill(page, page.get("input"), content, read=read), press_submit(page))
 
 
 @solves("enter-text", "enter-text-dynamic")
@@ -72,8 +72,13 @@ def read_distorted_letters(goal: str, page: Page) -> Action:
 @solves("find-word")
 def nth_word(goal: str, page: Page) -> Action:
     (position,) = parse(goal, r"Find the (\w+) word")
-    word = page.get("p").text.split()[ordinal(position) - 1]
-    return answer(page, re.sub(r"[^a-zA-Z]", "", word))
+    words = [re.sub(r"[^a-zA-Z]", "", word) for word in page.get("p").text.split()[: ordinal(position)]]
+    return answer(page, words[-1], read=numbered(words))
+
+
+def numbered(words: list[str]) -> str:
+    """How one counts words: with a finger on each."""
+    return " ".join(f"{n} {word}" for n, word in enumerate(words, start=1))
 
 
 def _table(page: Page) -> dict[str, str]:
@@ -83,7 +88,9 @@ def _table(page: Page) -> dict[str, str]:
 
 @solves("read-table")
 def read_table(goal: str, page: Page) -> Action:
-    return answer(page, _table(page)[parse(goal, r"the value of (.*) into")[0]])
+    (name,) = parse(goal, r"the value of (.*) into")
+    value = _table(page)[name]
+    return answer(page, value, read=f"{name} {value}")
 
 
 @solves("read-table-2")
@@ -91,14 +98,18 @@ def read_table_twice(goal: str, page: Page) -> Action:
     table = _table(page)
     labels = [label.text.removesuffix(":") for label in page.all("label")]
     fields = page.all("input")
-    return first(fill(page, fields[0], table[labels[0]]), fill(page, fields[1], table[labels[1]]), press_submit(page))
+    moves = [
+        fill(page, field, table[label], read=f"{label} {table[label]}")
+        for field, label in zip(fields, labels, strict=True)
+    ]
+    return first(*moves, press_submit(page))
 
 
 @solves("simple-arithmetic")
 def arithmetic(goal: str, page: Page) -> Action:
     a, sign, b = parse(page.get(id="math-problem").text, r"(\d+) ([-+x]) (\d+)")
     results = {"+": int(a) + int(b), "-": int(a) - int(b), "x": int(a) * int(b)}
-    return answer(page, str(results[sign]))
+    return answer(page, str(results[sign]), read=f"{a} {sign} {b}")
 
 
 @solves("simple-algebra")
@@ -109,12 +120,13 @@ def algebra(goal: str, page: Page) -> Action:
         x = int(total) - digit
     else:
         x = int(total) + digit if a == "x" else digit - int(total)
-    return answer(page, str(x))
+    return answer(page, str(x), read=f"{a} {sign} {b} = {total}")
 
 
 @solves("visual-addition")
 def count_blocks(goal: str, page: Page) -> Action:
-    return answer(page, str(len(page.all(css="addition-block"))))
+    groups = [len(page.all(css="addition-block", within=page.get(id=name))) for name in ("visual-1", "visual-2")]
+    return answer(page, str(sum(groups)), read=" + ".join(map(str, groups)))
 
 
 # ------------------------------------------------------------------------------------------- labels and their fields
