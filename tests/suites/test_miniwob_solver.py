@@ -77,10 +77,10 @@ def test_text_is_entered_by_clicking_and_then_typing() -> None:
 
 def test_what_is_typed_says_what_it_was_read_from() -> None:
     """Where there is more to it than copying: sums, and words by their number."""
-    field = box("input", focused=True)
-    page = pages(field, box("div", id="math-problem", text="x - 7 = 77"))
+    form = (box("input", focused=True), box("button", text="Submit"))
+    page = pages(*form, box("div", id="math-problem", text="x - 7 = 77"))
     assert solve("simple-algebra", "", page, {}) == Write("84", read="x - 7 = 77")
-    page = pages(field, box("p", text="Quam, augue tellus."))
+    page = pages(*form, box("p", text="Quam, augue tellus."))
     assert solve("find-word", "Find the 2nd word", page, {}) == Write("augue", read="1 Quam 2 augue")
 
 
