@@ -30,6 +30,7 @@ CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
 
 
 LARGEST_TILE = 16_384  # pixels a side
+SIGNS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"  # tiles, rows and columns in token streams
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,11 @@ class ImageConfig:
                 raise ConfigError("give a range of patches or a range of pixels, not both")
         if self.sparse and self.dynamic:
             raise ConfigError("sparse pictures are cut into tiles; this model has dynamic resolution")
+        if self.sparse and self.max_tiles + self.use_thumbnail > len(SIGNS):
+            raise ConfigError(
+                f"sparse pictures have {len(SIGNS)} tiles at most, thumbnail included, not {self.max_tiles}: each is "
+                "named by one sign"
+            )
 
     @property
     def dynamic(self) -> bool:
