@@ -13,11 +13,10 @@ from holotron.engine import ExportedSession
 from holotron.engine.api import EngineConfig, SamplingParams
 from holotron.engine.engine import Engine
 from holotron.engine.log import Log
-from holotron.kernels.layout import Layout
 from holotron.model.loading import load_model
-from holotron.model.looks import looks_of
 from holotron.model.processor import Deltas, normalise
 from holotron.model.weights import save_checkpoint
+from tests.engine.support import assert_greedy, make_tile, micro_model, rows_alone
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=4, ignore_eos=True)
 SIDE = 128  # four tiles of 64 pixels, 16 groups each
@@ -53,24 +52,6 @@ def shown(session) -> np.ndarray:
     return sheet.numpy()
 
 
-@torch.no_grad()
-def expected_tokens(engine: Engine, log: Log, count: int) -> list[int]:
-    """Greedy continuation of the log's beginning, computed at once: each look by itself through the tower."""
-    model = engine.model
-    x_TD = model.language_model.embed(torch.tensor(log.ids))
-    step = model.config.image.patch_size * model.config.image.downsample
-    for span in log.tiles:
-        groups = [
-            span.tile.pixels[:, row * step : (row + 1) * step, column * step : (column + 1) * step]
-            for row, column in (divmod(int(group), span.tile.grid[1]) for group in span.tile.groups)
-        ]
-        looks = looks_of(model.config, [len(groups)], span.tile.groups, model.device)
-        rows = model.encode_groups(normalise(torch.stack(groups), model.config.image, model.dtype), looks)
-        x_TD[span.start : span.end] = rows[span.offset : span.offset + span.count]
-    hidden = model.language_model(x_TD, Layout.build([len(log)], device=model.device))
-    return model.language_model.logits(hidden[len(log) - count - 1 : -1]).argmax(-1).tolist()
-
-
 FIRST = page((10, 10, 50, 20), (70, 30, 120, 60))
 SECOND = page((10, 10, 50, 20), (70, 30, 120, 60), (80, 100, 90, 110))
 EMPTY = page()
@@ -86,7 +67,7 @@ def test_the_network_reads_what_is_told_and_nothing_else(engine: Engine) -> None
         assert engine.stats().tiles_encoded - before.tiles_encoded == 1
         log = log_of(engine, session)
         assert [span.count for span in log.tiles][-1] == 1  # the box is in one group
-        assert expected_tokens(engine, log, 4) == list(result.tokens)
+        assert_greedy(engine.model, log, len(result.tokens))
 
 
 def test_the_screen_follows_from_the_log(engine: Engine) -> None:
@@ -103,7 +84,7 @@ def test_the_screen_follows_from_the_log(engine: Engine) -> None:
         for one in (session, twin):
             one.append(SECOND, deltas=Deltas())
             result = one.generate(GREEDY).result()
-            assert expected_tokens(engine, log_of(engine, one), 4) == list(result.tokens)
+            assert_greedy(engine.model, log_of(engine, one), len(result.tokens))
         twin.close()
 
 
@@ -128,6 +109,17 @@ def test_a_session_travels_with_what_was_read_of_its_pictures(engine: Engine, tm
         with other.restore(ExportedSession.read(tmp_path / "session")) as arrived:
             assert np.array_equal(shown(arrived), SECOND)
             assert arrived.generate(GREEDY).result().tokens == session.generate(GREEDY).result().tokens
+
+
+@torch.no_grad()
+def test_all_groups_of_a_tile_are_the_tile() -> None:
+    model = micro_model("sparse")
+    for number in range(3):
+        tile = make_tile(number)
+        whole = model.encode_tiles(normalise(tile.pixels[None], model.config.image, model.dtype))
+        assert torch.allclose(rows_alone(model, tile), whole, rtol=1e-12, atol=1e-12)
+        part = rows_alone(model, make_tile(number, 1, 2))
+        assert not torch.allclose(part, whole[1:3], rtol=1e-3), "groups see what is read beside them"
 
 
 def test_a_checkpoint_stays_sparse(tmp_path) -> None:

@@ -218,7 +218,7 @@ def _groups(told: Tensor | None, pixels: Tensor, config: ModelConfig) -> np.ndar
     groups = told.numpy()
     last = config.image.tokens(*pixels.shape[-2:]) - 1
     ordered = groups.dtype == np.int32 and groups.ndim == 1 and len(groups) > 0 and bool((np.diff(groups) > 0).all())
-    if not (config.image.sparse and ordered and 0 <= groups[0] and groups[-1] <= last):
+    if not (config.image.sparse and ordered and groups[0] >= 0 and groups[-1] <= last):
         raise InputError("a session's pictures do not say which parts of a tile are read of them")
     return groups
 

@@ -243,8 +243,8 @@ def _tiles_in(keys: Sequence[bytes], groups: Mapping[str, np.ndarray], scope: by
     """The tiles that a log may show of a picture, each with its place in the picture: all of them whole, and those with
     these groups in part."""
     found = {tile_key(key, scope).hex(): n for n, key in enumerate(keys)}
-    for tile, read in groups.items():
-        found |= {tile: n for n, key in enumerate(keys) if tile_key(key, scope, read).hex() == tile}
+    for n, key in enumerate(keys):
+        found |= {tile: n for tile, read in groups.items() if tile_key(key, scope, read).hex() == tile}
     return found
 
 
