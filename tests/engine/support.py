@@ -30,6 +30,7 @@ from holotron.model.config import (
     TokenIds,
     VisionConfig,
 )
+from holotron.model.loading import load_model
 from holotron.model.looks import looks_of
 from holotron.model.model import Holotron
 from holotron.model.processor import ImageConfig, Processor, normalise
@@ -108,6 +109,26 @@ def byte_model(kind: str = "hybrid") -> tuple[Holotron, Processor]:
     tokens = TokenIds(image=256, image_start=257, image_end=258, bos=259, eos=(260,), first_unsampled=264)
     model = micro_model(kind, torch.float64, 272, tokens)
     return model, Processor.for_bytes(model.config.image)
+
+
+def sparse_tiny() -> tuple[Holotron, Processor]:
+    """The small preset, in single precision, that sees sparsely."""
+    model, processor = load_model("tiny", device="cpu")
+    image = replace(model.config.image, use_thumbnail=False, sparse=True)
+    model.config = replace(model.config, image=image, raw=None)
+    processor.images = image
+    return model, processor
+
+
+PAGE = 128  # pixels a side: for that preset four tiles, 16 groups each
+
+
+def page(*boxes: tuple[int, int, int, int]) -> np.ndarray:
+    """White paper with boxes in shades of grey."""
+    result = np.full((PAGE, PAGE, 3), 255, np.uint8)
+    for n, (left, top, right, bottom) in enumerate(boxes):
+        result[top:bottom, left:right] = 40 * n
+    return result
 
 
 def make_tile(number: int, *groups: int) -> Tile:

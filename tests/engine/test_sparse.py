@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,31 +15,15 @@ from holotron.engine.log import Log
 from holotron.model.loading import load_model
 from holotron.model.processor import Deltas, normalise
 from holotron.model.weights import save_checkpoint
-from tests.engine.support import assert_greedy, make_tile, micro_model, rows_alone
+from tests.engine.support import PAGE, assert_greedy, make_tile, micro_model, page, rows_alone, sparse_tiny
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=4, ignore_eos=True)
-SIDE = 128  # four tiles of 64 pixels, 16 groups each
-
-
-def sparse_model():
-    model, processor = load_model("tiny", device="cpu")
-    image = replace(model.config.image, use_thumbnail=False, sparse=True)
-    model.config = replace(model.config, image=image, raw=None)
-    processor.images = image
-    return model, processor
 
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
-    with Engine(*sparse_model(), EngineConfig()) as running:
+    with Engine(*sparse_tiny(), EngineConfig()) as running:
         yield running
-
-
-def page(*boxes: tuple[int, int, int, int]) -> np.ndarray:
-    result = np.full((SIDE, SIDE, 3), 255, np.uint8)
-    for n, (left, top, right, bottom) in enumerate(boxes):
-        result[top:bottom, left:right] = 40 * n
-    return result
 
 
 def log_of(engine: Engine, session) -> Log:
@@ -48,7 +31,7 @@ def log_of(engine: Engine, session) -> Log:
 
 
 def shown(session) -> np.ndarray:
-    sheet = session.screen().tiles.view(2, 2, 3, 64, 64).permute(0, 3, 1, 4, 2).reshape(SIDE, SIDE, 3)
+    sheet = session.screen().tiles.view(2, 2, 3, 64, 64).permute(0, 3, 1, 4, 2).reshape(PAGE, PAGE, 3)
     return sheet.numpy()
 
 
@@ -91,7 +74,7 @@ def test_the_screen_follows_from_the_log(engine: Engine) -> None:
 def test_a_prompt_in_pieces_is_a_prompt_in_one(engine: Engine) -> None:
     """Looks are cut by the end of an iteration."""
     with (
-        Engine(*sparse_model(), EngineConfig(token_budget=16, max_running=4)) as slow,
+        Engine(*sparse_tiny(), EngineConfig(token_budget=16, max_running=4)) as slow,
         slow.open() as pieces,
         engine.open() as whole,
     ):
@@ -101,7 +84,7 @@ def test_a_prompt_in_pieces_is_a_prompt_in_one(engine: Engine) -> None:
 
 
 def test_a_session_travels_with_what_was_read_of_its_pictures(engine: Engine, tmp_path) -> None:
-    with engine.open() as session, Engine(*sparse_model(), EngineConfig()) as other:
+    with engine.open() as session, Engine(*sparse_tiny(), EngineConfig()) as other:
         session.append(FIRST, "go", deltas=Deltas())
         session.generate(GREEDY).result()
         session.append(SECOND, "on", deltas=Deltas())
@@ -123,7 +106,7 @@ def test_all_groups_of_a_tile_are_the_tile() -> None:
 
 
 def test_a_checkpoint_stays_sparse(tmp_path) -> None:
-    model, processor = sparse_model()
+    model, processor = sparse_tiny()
     save_checkpoint(model, tmp_path)
     processor.save(tmp_path)
     loaded, reader = load_model(tmp_path, device="cpu")

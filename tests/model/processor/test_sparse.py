@@ -85,6 +85,20 @@ def test_it_is_said_in_the_checkpoint(tmp_path):
     assert Processor.from_folder(tmp_path).images == IMAGES
 
 
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"sparse_pictures": "false"}, "true or false"),
+        ({"max_num_tiles": 62, "use_thumbnail": True}, "62 tiles at most"),
+        ({"min_num_patches": 4, "max_num_patches": 64}, "dynamic resolution"),
+        ({"merge_size": 2}, "dynamic resolution"),
+    ],
+)
+def test_what_cannot_be_told_sparsely_is_refused_when_it_is_loaded(changes, why):
+    with pytest.raises(ConfigError, match=why):
+        ImageConfig.from_hf({**IMAGES.to_hf(), **changes})
+
+
 SHADES = st.integers(0, 2)
 
 

@@ -141,6 +141,9 @@ class ImageConfig:
         for name in ("mean", "std"):
             if name in given:
                 given[name] = _colours(name, given[name])
+        for name, key in (("use_thumbnail", "use_thumbnail"), ("sparse", "sparse_pictures")):
+            if name in given:
+                given[name] = _flag(key, given[name])
         for name in given.keys() - {"mean", "std", "use_thumbnail", "sparse"}:
             given[name] = int(_number(name, given[name]))
         if "min_patches" in given:
@@ -164,6 +167,7 @@ class ImageConfig:
             std=_colours("image_std", config.get("image_std") or STD),
             min_pixels=int(edges["shortest_edge"]),
             max_pixels=int(edges["longest_edge"]),
+            sparse=_flag("sparse_pictures", config.get("sparse_pictures", False)),
         )
 
     def to_hf(self) -> dict[str, Any]:
@@ -200,6 +204,12 @@ def _colours(name: str, values: Any) -> tuple[float, float, float]:
         raise ConfigError(f"the image setting {name} must be three numbers, found {values!r}")
     red, green, blue = (_number(name, value) for value in values)
     return red, green, blue
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigError(f"the image setting {name} must be true or false, found {value!r}")
+    return value
 
 
 def _number(name: str, value: Any) -> float:
