@@ -73,6 +73,12 @@ def test_pictures_are_sparse_with_and_without_deltas_and_in_conversations():
     assert rendered.ids.count(PROCESSOR.tokenizer.image_id) == alone.ids.count(PROCESSOR.tokenizer.image_id) < 10
 
 
+def test_a_picture_without_anything_blank_costs_what_the_size_says():
+    noise = np.random.default_rng(0).integers(0, 256, (128, 128, 3), np.uint8)
+    assert len(PROCESSOR.encode_image(noise)) == PROCESSOR.image_tokens(128, 128) == 4 * (16 + 1) + 2
+    assert len(PROCESSOR.encode_image(paper())) < PROCESSOR.image_tokens(128, 128)
+
+
 def test_a_tolerance_is_refused():
     with pytest.raises(ConfigError, match="told exactly"):
         PROCESSOR.encode_image(paper(), Deltas(tolerance=4))

@@ -276,8 +276,8 @@ def _even_out(side: int, step: int, fits: Callable[[int], bool]) -> int:
 
 
 def image_tokens(width: int, height: int, config: ImageConfig) -> int:
-    """Tokens an image of this size costs, without the two tags around it."""
+    """Tokens an image of this size costs, without the two tags around it; the most that a sparse one can."""
     if config.dynamic:
         columns, rows = patch_grid(width, height, config)
         return (columns // config.downsample) * (rows // config.downsample)
-    return tile_count(width, height, config) * config.tokens_per_tile
+    return tile_count(width, height, config) * (config.tokens_per_tile + config.sparse)  # with the sign of its tile
