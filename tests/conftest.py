@@ -15,8 +15,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 logging.getLogger("c10d-NullHandler-dcp_logger").addFilter(lambda record: False)
 hypothesis.settings.register_profile("holotron", deadline=None)  # a busy machine is not a failure
 hypothesis.settings.load_profile("holotron")
-if os.environ.get("PYTEST_XDIST_WORKER"):
-    torch.set_num_threads(1)
+torch.set_num_threads(1)  # models are tiny: a second thread costs more than it helps, most of all on a busy machine
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

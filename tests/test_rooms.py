@@ -4,7 +4,9 @@ another room's private parts."""
 from __future__ import annotations
 
 import ast
+import functools
 import re
+from collections import defaultdict
 from pathlib import Path
 
 import holotron
@@ -39,10 +41,16 @@ def room_of(path: Path) -> str:
     return parts[0] if len(parts) > 1 else ""
 
 
+@functools.cache
+def parsed(path: Path) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(path.read_text())))
+
+
+@functools.cache
 def imports(path: Path) -> list[tuple[int, str]]:
     """Every module of ours that a file imports, wherever in the file."""
     found = []
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in parsed(path):
         if isinstance(node, ast.Import):
             found += [(node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -78,6 +86,28 @@ def test_nobody_imports_private_names_of_another_room():
         and (name.split(".")[1] if (SOURCE / name.split(".")[1]).is_dir() else "") != room_of(path)
     ]
     assert not private, "\n".join(private)
+
+
+def test_nobody_uses_private_parts_of_objects_of_another_room():
+    """A private name that only another room gives to anything; libraries have a few of the same names."""
+    libraries = {"_replace", "_asdict", "_version", "_parameters", "_actions"}
+    given, used = defaultdict[str, set[str]](set), list[tuple[str, str, str]]()
+    for path in FILES:
+        for node in parsed(path):
+            name = None
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                name = node.name
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                name = node.id
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                name = node.attr
+            elif isinstance(node, ast.Attribute) and re.match("_[^_]", node.attr):
+                where = f"{path.relative_to(SOURCE)}:{node.lineno} uses {ast.unparse(node)}"
+                used.append((room_of(path), node.attr, where))
+            if name is not None:
+                given[name].add(room_of(path))
+    reached = [where for room, name, where in used if given[name] and room not in given[name] and name not in libraries]
+    assert not reached, "\n".join(reached)
 
 
 def test_every_room_is_on_the_plan_and_the_plan_is_in_the_docs():

@@ -49,6 +49,8 @@ def actions(viewport: tuple[int, int], *, elements: bool = True, looks: bool = F
         st.builds(Wait, seconds=st.integers(0, 10).map(float)),
         st.builds(Answer, content=texts),
         st.builds(Answer, content=texts, x=x, y=y) if looks else st.nothing(),
-        st.builds(Write, content=texts, read=texts) if looks else st.nothing(),
+        st.builds(Write, content=texts, read=st.one_of(texts, st.text("|\\\n a", max_size=8)))
+        if looks
+        else st.nothing(),
         st.sampled_from([GoBack(), Refresh(), CloseTab(), Restart()]),
     )

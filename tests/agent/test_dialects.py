@@ -105,6 +105,8 @@ def test_compact_lines_match_their_regex(action, looked):
         assert reply.thought == "" and dialect.render(reply.action, SCREENS[0]) == text
     else:
         assert reply.thought == looked
+    if isinstance(action, Write):
+        assert isinstance(reply.action, Write) and reply.action.read == action.read
 
 
 def test_compact_words():

@@ -14,6 +14,7 @@ from holotron.engine.sequence import Sequence
 from tests.engine.support import Asked, assert_greedy, image_log, make_tile
 
 TILES = [make_tile(n) for n in range(3)]
+LOOKS = [make_tile(0, 0, 3), make_tile(0, 0, 1, 2), make_tile(1, 2)]  # two of them at the same tile
 LONGEST = 100  # tokens of a log before it generates; with twelve more it still fits the smallest memory tested
 
 NAMES = ["open", "close", "mark", "rewind", "rewind_mark", "compact", "cancel", "image"]
@@ -41,6 +42,7 @@ class World:
         """Every token is held against the network alone, up to `tolerance`; None: no token is."""
         self.core = core
         self.tolerance = tolerance
+        self.tiles = LOOKS if core.model.config.image.sparse else TILES
         self.twins: list[Twin] = []
         self.strays: list[tuple[Log, Asked]] = []  # stateless requests under way
         self.said: list[Log] = []  # logs of finished stateless requests
@@ -132,7 +134,7 @@ class World:
         self.add(twin, self.new_tokens(b, c))
 
     def image(self, a: int, b: int, c: int) -> None:
-        self.add(self.idle(a), image_log(TILES[b % len(TILES)]))
+        self.add(self.idle(a), image_log(self.tiles[b % len(self.tiles)]))
 
     def add(self, twin: Twin, more: Log) -> None:
         if len(twin.log) + len(more) > LONGEST:
@@ -213,6 +215,6 @@ class World:
             source = known[a % len(known)]
             prompt = source.cut(0, min(LONGEST - 30, b % (len(source) + 1) if c % 2 else len(source) - b % 3))
         if c % 5 or not len(prompt):
-            prompt.extend(self.new_tokens(a, b) if c % 3 else image_log(TILES[c % len(TILES)]))
+            prompt.extend(self.new_tokens(a, b) if c % 3 else image_log(self.tiles[c % len(self.tiles)]))
         asked = Asked(self.core, self.core.sessions.stateless(prompt.copy()), SamplingParams(c % 5, 0, ignore_eos=True))
         self.strays.append((prompt, asked))

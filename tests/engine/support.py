@@ -13,7 +13,7 @@ from torch import Tensor
 from holotron.engine.api import EngineConfig, Result, SamplingParams, TokenEvent
 from holotron.engine.core import Core
 from holotron.engine.grammar import Matcher
-from holotron.engine.log import Log, Tile, TileSpan
+from holotron.engine.log import Log, Tile, TileSpan, tile_key
 from holotron.engine.sequence import Request, Sequence
 from holotron.engine.text import TextStream
 from holotron.kernels.layout import Layout
@@ -30,6 +30,8 @@ from holotron.model.config import (
     TokenIds,
     VisionConfig,
 )
+from holotron.model.loading import load_model
+from holotron.model.looks import looks_of
 from holotron.model.model import Holotron
 from holotron.model.processor import ImageConfig, Processor, normalise
 
@@ -37,11 +39,13 @@ VOCAB = 48
 PATTERNS = {"hybrid": "M*-M", "attention": "*-*", "mamba": "M-M", "experts": "ME*E", "delta": "G*-G"}
 PATTERNS |= {"qwen3-vl": "*-*-*E", "qwen3.5": "G-*-G"}  # with pictures in three axes, the first with deepstack
 PATTERNS |= {"omni": "ME*E"}  # with pictures of any size
+PATTERNS |= {"sparse": "M*-"}  # whose pictures are told without what is blank
 ATTENTION = {
     "hybrid": AttentionConfig(heads=2, kv_heads=1, head_dim=8),
     "attention": AttentionConfig(heads=2, kv_heads=1, head_dim=8, rope_theta=1e4),
     "experts": AttentionConfig(heads=2, kv_heads=1, head_dim=8, rope_theta=1e4),
     "omni": AttentionConfig(heads=2, kv_heads=1, head_dim=8),
+    "sparse": AttentionConfig(heads=2, kv_heads=1, head_dim=8),
     "delta": AttentionConfig(2, 1, 8, rope_theta=1e4, qk_norm=True, rotary_dim=4, gated=True),
     "qwen3-vl": AttentionConfig(2, 1, 8, rope_theta=1e2, qk_norm=True, sections=(2, 1, 1)),
     "qwen3.5": AttentionConfig(2, 1, 12, rope_theta=1e2, qk_norm=True, rotary_dim=6, gated=True, sections=(1, 1, 1)),
@@ -60,6 +64,8 @@ def micro_config(kind: str, vocab: int = VOCAB, tokens: TokenIds = TOKENS) -> Mo
         image = ImageConfig(16, 4, min_pixels=64, max_pixels=2048)
     elif kind == "omni":
         image = ImageConfig(16, 4, min_patches=4, max_patches=128)
+    elif kind == "sparse":
+        image = ImageConfig(16, 4, max_tiles=8, use_thumbnail=False, sparse=True)
     return ModelConfig(
         name=f"micro-{kind}",
         decoder=DecoderConfig(
@@ -105,16 +111,37 @@ def byte_model(kind: str = "hybrid") -> tuple[Holotron, Processor]:
     return model, Processor.for_bytes(model.config.image)
 
 
-def make_tile(number: int) -> Tile:
-    """The n-th of a few pictures."""
+def sparse_tiny() -> tuple[Holotron, Processor]:
+    """The small preset, in single precision, that sees sparsely."""
+    model, processor = load_model("tiny", device="cpu")
+    image = replace(model.config.image, use_thumbnail=False, sparse=True)
+    model.config = replace(model.config, image=image, raw=None)
+    processor.images = image
+    return model, processor
+
+
+PAGE = 128  # pixels a side: for that preset four tiles, 16 groups each
+
+
+def page(*boxes: tuple[int, int, int, int]) -> np.ndarray:
+    """White paper with boxes in shades of grey."""
+    result = np.full((PAGE, PAGE, 3), 255, np.uint8)
+    for n, (left, top, right, bottom) in enumerate(boxes):
+        result[top:bottom, left:right] = 40 * n
+    return result
+
+
+def make_tile(number: int, *groups: int) -> Tile:
+    """The n-th of a few pictures; `groups`: those of its four that are read, of a sparse one."""
     generator = torch.Generator().manual_seed(number)
     pixels = torch.randint(0, 256, (3, 16, 16), dtype=torch.uint8, generator=generator)
-    return Tile(b"tile-%011d" % number, pixels, (2, 2))
+    read = np.array(groups, np.int32) if groups else None
+    return Tile(tile_key(b"tile-%011d" % number, b"", read), pixels, (2, 2), read)
 
 
 def image_log(tile: Tile) -> Log:
-    """A picture of one tile (four tokens) between its tags."""
-    return Log([41, 40, 40, 40, 40, 42], [TileSpan(1, 4, tile)])
+    """A picture of one tile (four tokens, if it is read whole) between its tags."""
+    return Log([41, *[40] * tile.rows, 42], [TileSpan(1, tile.rows, tile)])
 
 
 # ---------------------------------------------------------------------------------------------------- specification
@@ -129,11 +156,23 @@ def logits_alone(model: Holotron, log: Log) -> Tensor:
     if places:
         rows = []
         for span in log.tiles:
-            whole = model.encode_tiles(normalise(span.tile.pixels[None], model.config.image, model.dtype))
-            rows.append(whole[span.offset : span.offset + span.count])
+            rows.append(rows_alone(model, span.tile)[span.offset : span.offset + span.count])
         x, deep = model.show(x, torch.tensor(places), torch.cat(rows))
     shift = positions(log) - np.arange(len(log)) if model.config.axes else None
     return model.language_model.logits(model.language_model(x, Layout.build([len(log)], shift_3T=shift), None, deep))
+
+
+def rows_alone(model: Holotron, tile: Tile) -> Tensor:
+    """What the tower says of one tile, or of the groups that are read of it, and nothing else."""
+    image, device = model.config.image, model.device
+    if not image.sparse:
+        return model.encode_tiles(normalise(tile.pixels[None], image, model.dtype))
+    read = range(tile.rows) if tile.groups is None else tile.groups.tolist()
+    step = image.patch_size * image.downsample
+    places = [divmod(group, tile.grid[1]) for group in read]
+    squares = [tile.pixels[:, row * step :, column * step :][:, :step, :step] for row, column in places]
+    looks = looks_of(model.config, [len(read)], np.array(read), device)
+    return model.encode_groups(normalise(torch.stack(squares), image, model.dtype), looks)
 
 
 def positions(log: Log) -> np.ndarray:

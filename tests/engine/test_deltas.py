@@ -15,10 +15,10 @@ from holotron.engine.engine import Engine
 from holotron.engine.log import Log, compose_screen
 from holotron.engine.session import Session
 from holotron.errors import InputError
-from holotron.kernels.layout import Layout
 from holotron.model.loading import load_model
-from holotron.model.processor import Deltas, normalise
+from holotron.model.processor import Deltas
 from holotron.model.processor.deltas import ShownScreen
+from tests.engine.support import assert_greedy
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=4, ignore_eos=True)
 SIDE = 128  # four tiles of 64 pixels and a thumbnail, 16 groups each: 80 tokens
@@ -54,19 +54,6 @@ def shown(session) -> np.ndarray | None:
     return sheet.numpy()
 
 
-def expected_tokens(engine: Engine, log: Log, count: int) -> list[int]:
-    """Greedy continuation of the log's beginning, computed at once from its tokens and the rows its spans name."""
-    model, length = engine.model, len(log) - count
-    x_TD = model.language_model.embed(torch.tensor(log.ids))
-    for span in log.tiles:
-        rows = model.encode_tiles(normalise(span.tile.pixels[None], model.config.image, model.dtype))
-        x_TD[span.start : span.end] = rows[span.offset : span.offset + span.count]
-    with torch.no_grad():
-        hidden = model.language_model(x_TD, Layout.build([len(log)], device=model.device))
-        return model.language_model.logits(hidden[length - 1 : -1]).argmax(-1).tolist()
-
-
-@torch.no_grad()
 def test_the_network_reads_the_changed_groups_and_nothing_else(engine: Engine) -> None:
     first = screenshot(1)
     second = touched(first, 80, 20)
@@ -82,7 +69,7 @@ def test_the_network_reads_the_changed_groups_and_nothing_else(engine: Engine) -
         assert result.computed_tokens == added + 1
         assert after.tiles_encoded - before.tiles_encoded == 2  # the changed tile and the thumbnail, whole
         log = log_of(engine, session)
-        assert expected_tokens(engine, log, 4) == list(result.tokens)
+        assert_greedy(engine.model, log, len(result.tokens))
         assert [span.offset for span in log.tiles[5:6]] == [5]  # group 5 of the second tile: row 1, column 1
         assert session.append(second, deltas=Deltas()) == 3
         session.prefill()
@@ -123,7 +110,7 @@ def test_rewinding_and_forking_keep_the_screen_right(engine: Engine) -> None:
         for one in (session, twin):
             result = one.generate(GREEDY).result()
             assert np.array_equal(shown(one), other)  # type: ignore[arg-type]
-            assert expected_tokens(engine, log_of(engine, one), 4) == list(result.tokens)
+            assert_greedy(engine.model, log_of(engine, one), len(result.tokens))
         assert len(log_of(engine, session).tiles) < len(log_of(engine, twin).tiles)
         # Into the middle of a picture: what is left of it is no screen, so the next one is shown whole.
         session.rewind(20)

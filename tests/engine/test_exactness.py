@@ -44,8 +44,8 @@ def play(kind: str, dtype: torch.dtype, tolerance: float, config: EngineConfig, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["hybrid", "attention", "mamba"])
-@examples(max_examples=170, **THOROUGH)
+@pytest.mark.parametrize("kind", ["hybrid", "attention", "mamba", "sparse"])
+@examples(max_examples=130, **THOROUGH)
 @given(config=CONFIGS, operations=OPERATIONS)
 def test_any_schedule_says_what_the_network_alone_says(
     kind: str, config: EngineConfig, operations: list[Operation]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -31,9 +32,11 @@ def engines(kind: str = "hybrid", *configs: EngineConfig) -> Iterator[list[Engin
 
 
 def picture(seed: int) -> np.ndarray:
-    """No two of one size: whole tiles for some families, another grid of tokens for others."""
+    """No two of one size: whole tiles for some families, another grid of tokens for others. Its left side is blank."""
     height, width = [(16, 16), (24, 40), (40, 16)][seed % 3]
-    return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    screen = np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    screen[:, :8] = 255
+    return screen
 
 
 def say(session: Session, text: str) -> tuple[int, ...]:
@@ -146,8 +149,9 @@ def test_newer_weights_read_the_log_again() -> None:
         assert len(moved.tokens()) == len(stayed.tokens())
 
 
-def test_deltas_find_their_screen_again() -> None:
-    with engines() as (here, there):
+@pytest.mark.parametrize("kind", ["hybrid", "sparse"])
+def test_deltas_find_their_screen_again(kind: str) -> None:
+    with engines(kind) as (here, there):
         stayed = here.open()
         stayed.append(picture(1), "look", deltas=Deltas())
         stayed.generate(GREEDY).result()
@@ -195,6 +199,15 @@ def test_what_is_refused() -> None:
         with pytest.raises(SessionBusy):
             session.export()
         generation.cancel()
+
+
+@pytest.mark.parametrize("read", [[], [[0]], [1, 0], [0, 0], [-1], [0, 4], [0.0]])
+def test_parts_that_no_tile_has_are_refused(read: list) -> None:
+    with engines("sparse") as (here, there):
+        exported = lived(here).export()
+        wrong = torch.tensor(read, dtype=torch.float32 if read == [0.0] else torch.int32)
+        with pytest.raises(InputError, match="parts of a tile"):
+            there.restore(replace(exported, tensors={**exported.tensors, "groups.0": wrong}))
 
 
 def test_the_file_of_a_gpus_session_is_the_same_file(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,35 +12,18 @@ from holotron.engine import ExportedSession
 from holotron.engine.api import EngineConfig, SamplingParams
 from holotron.engine.engine import Engine
 from holotron.engine.log import Log
-from holotron.kernels.layout import Layout
 from holotron.model.loading import load_model
-from holotron.model.looks import looks_of
 from holotron.model.processor import Deltas, normalise
 from holotron.model.weights import save_checkpoint
+from tests.engine.support import PAGE, assert_greedy, make_tile, micro_model, page, rows_alone, sparse_tiny
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=4, ignore_eos=True)
-SIDE = 128  # four tiles of 64 pixels, 16 groups each
-
-
-def sparse_model():
-    model, processor = load_model("tiny", device="cpu")
-    image = replace(model.config.image, use_thumbnail=False, sparse=True)
-    model.config = replace(model.config, image=image, raw=None)
-    processor.images = image
-    return model, processor
 
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
-    with Engine(*sparse_model(), EngineConfig()) as running:
+    with Engine(*sparse_tiny(), EngineConfig()) as running:
         yield running
-
-
-def page(*boxes: tuple[int, int, int, int]) -> np.ndarray:
-    result = np.full((SIDE, SIDE, 3), 255, np.uint8)
-    for n, (left, top, right, bottom) in enumerate(boxes):
-        result[top:bottom, left:right] = 40 * n
-    return result
 
 
 def log_of(engine: Engine, session) -> Log:
@@ -49,26 +31,8 @@ def log_of(engine: Engine, session) -> Log:
 
 
 def shown(session) -> np.ndarray:
-    sheet = session.screen().tiles.view(2, 2, 3, 64, 64).permute(0, 3, 1, 4, 2).reshape(SIDE, SIDE, 3)
+    sheet = session.screen().tiles.view(2, 2, 3, 64, 64).permute(0, 3, 1, 4, 2).reshape(PAGE, PAGE, 3)
     return sheet.numpy()
-
-
-@torch.no_grad()
-def expected_tokens(engine: Engine, log: Log, count: int) -> list[int]:
-    """Greedy continuation of the log's beginning, computed at once: each look by itself through the tower."""
-    model = engine.model
-    x_TD = model.language_model.embed(torch.tensor(log.ids))
-    step = model.config.image.patch_size * model.config.image.downsample
-    for span in log.tiles:
-        groups = [
-            span.tile.pixels[:, row * step : (row + 1) * step, column * step : (column + 1) * step]
-            for row, column in (divmod(int(group), span.tile.grid[1]) for group in span.tile.groups)
-        ]
-        looks = looks_of(model.config, [len(groups)], span.tile.groups, model.device)
-        rows = model.encode_groups(normalise(torch.stack(groups), model.config.image, model.dtype), looks)
-        x_TD[span.start : span.end] = rows[span.offset : span.offset + span.count]
-    hidden = model.language_model(x_TD, Layout.build([len(log)], device=model.device))
-    return model.language_model.logits(hidden[len(log) - count - 1 : -1]).argmax(-1).tolist()
 
 
 FIRST = page((10, 10, 50, 20), (70, 30, 120, 60))
@@ -86,7 +50,7 @@ def test_the_network_reads_what_is_told_and_nothing_else(engine: Engine) -> None
         assert engine.stats().tiles_encoded - before.tiles_encoded == 1
         log = log_of(engine, session)
         assert [span.count for span in log.tiles][-1] == 1  # the box is in one group
-        assert expected_tokens(engine, log, 4) == list(result.tokens)
+        assert_greedy(engine.model, log, len(result.tokens))
 
 
 def test_the_screen_follows_from_the_log(engine: Engine) -> None:
@@ -103,14 +67,14 @@ def test_the_screen_follows_from_the_log(engine: Engine) -> None:
         for one in (session, twin):
             one.append(SECOND, deltas=Deltas())
             result = one.generate(GREEDY).result()
-            assert expected_tokens(engine, log_of(engine, one), 4) == list(result.tokens)
+            assert_greedy(engine.model, log_of(engine, one), len(result.tokens))
         twin.close()
 
 
 def test_a_prompt_in_pieces_is_a_prompt_in_one(engine: Engine) -> None:
     """Looks are cut by the end of an iteration."""
     with (
-        Engine(*sparse_model(), EngineConfig(token_budget=16, max_running=4)) as slow,
+        Engine(*sparse_tiny(), EngineConfig(token_budget=16, max_running=4)) as slow,
         slow.open() as pieces,
         engine.open() as whole,
     ):
@@ -120,7 +84,7 @@ def test_a_prompt_in_pieces_is_a_prompt_in_one(engine: Engine) -> None:
 
 
 def test_a_session_travels_with_what_was_read_of_its_pictures(engine: Engine, tmp_path) -> None:
-    with engine.open() as session, Engine(*sparse_model(), EngineConfig()) as other:
+    with engine.open() as session, Engine(*sparse_tiny(), EngineConfig()) as other:
         session.append(FIRST, "go", deltas=Deltas())
         session.generate(GREEDY).result()
         session.append(SECOND, "on", deltas=Deltas())
@@ -130,8 +94,19 @@ def test_a_session_travels_with_what_was_read_of_its_pictures(engine: Engine, tm
             assert arrived.generate(GREEDY).result().tokens == session.generate(GREEDY).result().tokens
 
 
+@torch.no_grad()
+def test_all_groups_of_a_tile_are_the_tile() -> None:
+    model = micro_model("sparse")
+    for number in range(3):
+        tile = make_tile(number)
+        whole = model.encode_tiles(normalise(tile.pixels[None], model.config.image, model.dtype))
+        assert torch.allclose(rows_alone(model, tile), whole, rtol=1e-12, atol=1e-12)
+        part = rows_alone(model, make_tile(number, 1, 2))
+        assert not torch.allclose(part, whole[1:3], rtol=1e-3), "groups see what is read beside them"
+
+
 def test_a_checkpoint_stays_sparse(tmp_path) -> None:
-    model, processor = sparse_model()
+    model, processor = sparse_tiny()
     save_checkpoint(model, tmp_path)
     processor.save(tmp_path)
     loaded, reader = load_model(tmp_path, device="cpu")

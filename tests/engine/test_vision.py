@@ -6,10 +6,12 @@ import io
 
 import numpy as np
 from PIL import Image
+from torch import Tensor
 
 from holotron.engine import Engine, SamplingParams
 from holotron.engine.core import Core
 from holotron.engine.log import Log, Picture, TileSpan
+from holotron.model.looks import Looks
 from tests.engine.support import Asked, assert_greedy, byte_model, image_log, make_tile, micro_model, settings
 from tests.engine.test_sessions import words
 
@@ -70,6 +72,27 @@ def test_tiles_of_several_sessions_go_through_the_tower_together() -> None:
     finally:
         handle.remove()
     assert calls == [3, 2]
+
+
+def test_looks_that_go_through_the_tower_together_are_no_more_work_than_tiles_are(monkeypatch) -> None:
+    core, sizes = Core(micro_model("sparse"), settings(token_budget=64, vision_batch=2)), list[int]()
+    encode = core.model.encode_groups
+
+    def counted(pixels: Tensor, looks: Looks) -> Tensor:
+        sizes.append(len(looks.order_T))
+        return encode(pixels, looks)
+
+    monkeypatch.setattr(core.model, "encode_groups", counted)
+    asked = []
+    for n in range(8):
+        sequence = core.sessions.open(f"s{n}")
+        core.sessions.append(sequence, image_log(make_tile(n, n % 4)))
+        asked.append(Asked(core, sequence))
+    for one in asked:
+        one.finished(core)
+        assert_greedy(core.model, one.request.sequence.log, 4)
+    # Two whole tiles are 2 x (1 + 16) patches and prefix tokens; a group is 4, with a prefix of its own.
+    assert (sizes[:2], core.vision.encoded) == ([6 * 5, 2 * 5], 8)
 
 
 def test_all_tiles_of_a_picture_go_through_the_tower_with_the_first() -> None:

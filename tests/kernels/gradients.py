@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -140,3 +141,15 @@ def check(bench: Bench) -> Iterator[Result]:
         )
         for name, found in lines:
             yield f"attention gradient of {name}", found, 4 * TOLERANCE[bench.half]
+
+        heads, lengths = 3, (5, 34, 9)  # of parts of tiles
+        starts = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32, device=bench.device)
+        lines = _compare(
+            "qkv",
+            lambda qkv: packed.attend_looks(qkv, heads, starts, 64),
+            lambda qkv: attention_reference.attend_looks(qkv, heads, lengths),
+            [bench.normal(sum(lengths), 3 * heads * s.attention_dim, dtype=bench.half)],
+            [bench.normal(sum(lengths), heads * s.attention_dim, dtype=bench.half)],
+        )
+        for name, found in lines:
+            yield f"attention in looks, gradient of {name}", found, 4 * TOLERANCE[bench.half]

@@ -14,8 +14,10 @@ from typing import Any
 import httpx
 import pytest
 
+from holotron.model.weights import save_checkpoint
+from tests.engine.support import page, sparse_tiny
 from tests.server.inside import Inside, inside
-from tests.server.pictures import data_url, with_image
+from tests.server.pictures import data_url, png_url, with_image
 
 ALICE = "2bd806c97f0e"  # as the server calls the key "alice"
 
@@ -34,8 +36,11 @@ def pair(folder: Path) -> Iterator[tuple[Inside, Inside]]:
         yield here, there
 
 
-def say(server: Inside, session: str, text: str, colour: str | None = None, **more: Any) -> Any:
-    message = {"role": "user", "content": text} if colour is None else with_image(text, data_url(colour))
+def say(server: Inside, session: str, text: str, look: str | None = None, **more: Any) -> Any:
+    """`look`: a colour, or a picture as a data URL."""
+    message: dict[str, Any] = {"role": "user", "content": text}
+    if look is not None:
+        message = with_image(text, look if look.startswith("data:") else data_url(look))
     body = {"messages": [message], "max_tokens": 6, "temperature": 0, "ignore_eos": True, "session_id": session}
     answer = server.post("/v1/chat/completions", {**body, "return_token_ids": True, **more}, "alice")
     assert answer.status_code == 200, answer.text
@@ -87,6 +92,29 @@ def test_another_server_goes_on(pair: tuple[Inside, Inside], folder: Path) -> No
     closed = httpx.delete(f"{there.url}/v1/sessions/lives", headers={"authorization": "Bearer alice"})
     assert closed.status_code == 200
     assert not logs(folder), "a session that is closed leaves nothing behind"
+
+
+def test_sparse_pictures_are_kept_as_they_were_sent_too(folder: Path) -> None:
+    """Of each tile another part is read at every turn; one file of the client's serves them all."""
+    model, processor = sparse_tiny()
+    save_checkpoint(model, folder / "sparse")
+    processor.save(folder / "sparse")
+    shared = ["--server.api_keys", "alice", "--fleet.key", "secret", "--fleet.folder", str(folder / "moving")]
+    shared += ["--model.source", str(folder / "sparse"), "--sessions.deltas", "0", "--fleet.journal"]
+    with inside(*shared, str(folder / "sparse-logs")) as here, inside(*shared, str(folder / "sparse-logs")) as there:
+        for n, boxes in enumerate([[(10, 10, 50, 20)], [(10, 10, 50, 20), (90, 70, 99, 80)], []]):
+            say(here, "sparse", f"turn {n}", png_url(page(*boxes)), session_open=n == 0)
+        (log,) = (folder / "sparse-logs").glob("*/*/log")
+        kept = [path for path in log.parent.iterdir() if path != log]
+        assert len(kept) == 3 and all(path.read_bytes()[:4] == b"\x89PNG" for path in kept)
+        assert revive(there, "sparse").json()["turns"] == 3
+        last = png_url(page((10, 10, 50, 20)))
+        assert essence(say(there, "sparse", "go on", last)) == essence(say(here, "sparse", "go on", last))
+        twin = {"fork": True}
+        assert essence(say(there, "sparse", "and", **twin))[0] == essence(say(here, "sparse", "and", **twin))[0]
+        for server in (here, there):
+            assert server.service.loaded is not None
+            server.service.loaded.engine.check_integrity()
 
 
 def routed(server: Inside, body: dict[str, Any], reply: str) -> httpx.Response:

@@ -8,7 +8,21 @@ from typing import Any
 
 import pytest
 
+from holotron.errors import ConfigError
 from holotron.sites.environment import SitesPool
+from holotron.sites.transfer.application import Application, HostServer, prepared
+
+
+def host_server(application: Application) -> Iterator[HostServer]:
+    """Of an application by others, if it can be installed here."""
+    try:
+        prepared(application)
+    except ConfigError as error:
+        pytest.skip(f"{application.name} cannot be installed here: {error}")
+    made = HostServer(application)
+    yield made
+    made.close()
+
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 

@@ -15,7 +15,7 @@ from holotron.sites.transfer.application import HostServer, TransferEpisode, mak
 from holotron.sites.transfer.oscar import OSCAR
 from holotron.suites.base import find_suite
 from holotron.types import Click, Goto, Task, Write
-from tests.sites.conftest import Run
+from tests.sites.conftest import Run, host_server
 from tests.sites.forms import StepCounter
 from tests.sites.oscar_plans import edit_product, find, note, open_order, plan_of, put, set_status
 
@@ -24,13 +24,7 @@ SEED = 3
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[HostServer]:
-    try:
-        prepared(OSCAR)
-    except ConfigError as error:
-        pytest.skip(f"django-oscar cannot be installed here: {error}")
-    made = HostServer(OSCAR)
-    yield made
-    made.close()
+    yield from host_server(OSCAR)
 
 
 class Player:

@@ -12,11 +12,11 @@ import pytest
 from holotron.errors import ConfigError
 from holotron.sites.checks import Added, Answered, Changed, Removed
 from holotron.sites.transfer import install
-from holotron.sites.transfer.application import HostServer, TransferEpisode, prepared
+from holotron.sites.transfer.application import HostServer, TransferEpisode
 from holotron.sites.transfer.trac import TRAC
 from holotron.suites.base import find_suite
 from holotron.types import Click, Goto, Write
-from tests.sites.conftest import Run
+from tests.sites.conftest import Run, host_server
 from tests.sites.forms import FormBrowser
 
 SEED = 3
@@ -25,13 +25,7 @@ NAMES = TRAC.tasks.names
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[HostServer]:
-    try:
-        prepared(TRAC)
-    except ConfigError as error:
-        pytest.skip(f"Trac cannot be installed here: {error}")
-    made = HostServer(TRAC)
-    yield made
-    made.close()
+    yield from host_server(TRAC)
 
 
 class Player:

@@ -15,9 +15,8 @@ from holotron.model.presets import preset
 from holotron.model.weights import random_model, save_checkpoint
 from holotron.training.curves import read_metrics
 from holotron.training.distributed import Ranks
-from holotron.training.rl.trainer import RlTrainer
 from holotron.training.trainer import Trainer
-from tests.training.rl.support import rl_recipe, small_config, untrained
+from tests.training.rl.support import small_config, two_updates, untrained
 from tests.training.support import conversation_recipe, write_conversations
 
 
@@ -68,19 +67,7 @@ def test_it_learns_from_conversations(lora: dict[str, Any] | None, start: Path, 
 
 def test_it_learns_from_rewards_and_the_engine_gets_the_experts(tmp_path: Path) -> None:
     start = untrained(tmp_path / "start", with_experts(small_config(), "ME*E"))
-    recipe = rl_recipe(
-        start,
-        agent={"constrained": True},
-        rollouts={"sessions": 8, "group": 4, "queue": 4},
-        update={"groups": 2},
-        schedule={"steps": 2},
-    )
-    trainer = RlTrainer(recipe, tmp_path / "run", Ranks())
-    trainer.run()
-    assert trainer.progress.step == 2
-    served = dict(trainer.players.engine.model.named_parameters())
-    learnt = dict(trainer.learner.model.named_parameters())
-    assert all(torch.equal(served[name], learnt[name]) for name in served)
+    learnt = dict(two_updates(start, tmp_path / "run").learner.model.named_parameters())
     before, _ = load_model(start, device="cpu")
     stacks = [name for name, _ in before.named_parameters() if ".experts." in name]
     assert stacks

@@ -26,13 +26,12 @@ from holotron.training.mixture import _pack, _unpack
 from holotron.training.rl.objective import Drawing
 from holotron.training.rl.record import Rollout, SampledTurn
 from holotron.training.rl.successes import _from_arrays, _to_arrays
-from holotron.training.rl.trainer import RlTrainer
 from holotron.training.rl.weights import disagreement
 from holotron.training.samples import Sample
 from holotron.training.stream import conversation_sample
 from holotron.training.trainer import Trainer
 from holotron.types import Outcome, Task
-from tests.training.rl.support import rl_recipe, untrained
+from tests.training.rl.support import two_updates, untrained
 from tests.training.support import conversation_recipe, write_conversations
 
 SOFTMAX: dict[str, Any] = {"scoring": "softmax", "activation": "swiglu"}
@@ -110,19 +109,7 @@ def test_it_learns_from_conversations(kind: str, lora: dict[str, Any] | None, da
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_learns_from_rewards(kind: str, tmp_path: Path) -> None:
     start = untrained(tmp_path / "start", config(kind))
-    recipe = rl_recipe(
-        start,
-        agent={"constrained": True},
-        rollouts={"sessions": 8, "group": 4, "queue": 4},
-        update={"groups": 2},
-        schedule={"steps": 2},
-    )
-    trainer = RlTrainer(recipe, tmp_path / "run", Ranks())
-    trainer.run()
-    assert trainer.progress.step == 2
-    served = dict(trainer.players.engine.model.named_parameters())
-    learnt = dict(trainer.learner.model.named_parameters())
-    assert all(torch.equal(served[name], learnt[name]) for name in served)
+    two_updates(start, tmp_path / "run")
     rows = [row for row in read_metrics(tmp_path / "run") if "update/ratio" in row]
     assert rows[0]["update/error"] == pytest.approx(1.0, abs=1e-3)
     assert all(1.0 <= row["update/agreement"] <= 1.001 for row in rows[1:])

@@ -25,12 +25,13 @@ from holotron.training.distributed import Ranks
 from holotron.training.episodes import Episodes
 from holotron.training.learner import LOSSES, Learner
 from holotron.training.recipe import DrawnData, EpisodeData, make_recipe
-from holotron.training.samples import Sample
+from holotron.training.samples import Sample, TokenSequence
 from holotron.training.sources import open_source
 from holotron.training.sparse import condensed
 from holotron.training.stream import conversation
 from holotron.training.trainer import Trainer
 from holotron.types import Outcome, Task
+from tests.engine.support import page, sparse_tiny
 from tests.training.test_deltas import record
 from tests.training.test_episodes import Board, clicking, play
 
@@ -39,15 +40,7 @@ SIZE = (128, 128)  # four tiles, 16 groups each
 HEADS = LOSSES[1:]
 
 
-def sparse_model():
-    model, processor = load_model("tiny", device="cpu")
-    image = replace(model.config.image, use_thumbnail=False, sparse=True)
-    model.config = replace(model.config, image=image, raw=None)
-    processor.images = image
-    return model, processor
-
-
-MODEL, PROCESSOR = sparse_model()
+MODEL, PROCESSOR = sparse_tiny()
 
 
 def packed(*samples: Sample):
@@ -131,12 +124,17 @@ def test_a_page_without_questions_is_still_read():
 
 
 def test_sequences_share_a_look_only_if_they_look_alike():
-    picture = torch.full((1, 3, 64, 64), 200, dtype=torch.uint8)
-    shown = [np.array([[0, 0], [0, 5]]), np.array([[0, 0], [0, 5]]), np.array([[0, 5], [0, 0]])]
-    sequence = drawn()[0].sequences[0]
-    sample = condensed(Sample(picture, tuple(replace(sequence, shown=s) for s in shown)), MODEL.config.image)
-    assert [s.shown[:, 0].tolist() for s in sample.sequences] == [[0, 1], [0, 1], [2, 3]]
-    assert sample.looks.tolist() == [[0, 0], [0, 5], [1, 5], [2, 0]]
+    picture, image = torch.full((1, 3, 64, 64), 200, dtype=torch.uint8), MODEL.config.tokens.image
+
+    def told(*shown: tuple[int, int], ids: tuple[int, ...] = (image, image)) -> TokenSequence:
+        return TokenSequence(np.array(ids), np.zeros(len(ids), bool), np.array(shown))
+
+    # The last one tells two tiles that are alike, of each another group: "0." "1."
+    two = told((0, 0), (0, 5), ids=(ord("0"), image, ord("1"), image))
+    sequences = (told((0, 0), (0, 5)), told((0, 0), (0, 5)), told((0, 5), (0, 7)), two)
+    sample = condensed(Sample(picture, sequences), MODEL.config.image, image)
+    assert [s.shown[:, 0].tolist() for s in sample.sequences] == [[0, 1], [0, 1], [2, 3], [4, 5]]
+    assert sample.looks.tolist() == [[0, 0], [0, 5], [1, 5], [1, 7], [2, 0], [3, 5]]
 
 
 def test_a_recipe_makes_a_policy_that_sees_sparsely(tmp_path):
@@ -169,24 +167,29 @@ def test_a_recipe_makes_a_policy_that_sees_sparsely(tmp_path):
     assert model.config.image.sparse and not model.config.image.use_thumbnail and processor.images == model.config.image
 
 
-def test_what_has_not_changed_is_looked_for_in_the_picture_that_showed_it():
-    """A click on the second screen, at a place that only the first one told."""
-    first = np.full((128, 128, 3), 255, np.uint8)
-    first[20:28, 36:44] = 0  # group 6 of the first tile
-    second = first.copy()
-    second[100:110, 100:110] = 0  # in the last tile
-    said = ["click 312 187", "click 312 187", "click 820 820"]
-    pictures = [first, second, second]
+def with_clicks(pictures: list[np.ndarray], said: list[str]) -> TokenSequence:
     messages = []
     for picture, reply in zip(pictures, said, strict=True):
         messages.append({"role": "user", "content": [{"type": "image", "image": picture}]})
         messages.append({"role": "assistant", "content": reply})
     sequence, images = conversation(PROCESSOR, messages, deltas=Deltas())
-    dialect = make_dialect("compact")
-    placed = with_places(sequence, images, [SIZE] * 3, dialect, PROCESSOR, MODEL.config.image)
-    shown = sequence.shown
-    answers = [shown[start + label].tolist() for _, start, _, label in placed.aims.tolist()]
+    sizes = [SIZE] * len(pictures)
+    return with_places(sequence, images, sizes, make_dialect("compact"), PROCESSOR, MODEL.config.image)
+
+
+def test_what_has_not_changed_is_looked_for_in_the_picture_that_showed_it():
+    """A click on the second screen, at a place that only the first one told."""
+    first = page((36, 20, 44, 28))  # group 6 of the first tile
+    second = page((36, 20, 44, 28), (100, 100, 110, 110))  # and in the last tile
+    placed = with_clicks([first, second, second], ["click 312 187", "click 312 187", "click 820 820"])
+    answers = [placed.shown[start + label].tolist() for _, start, _, label in placed.aims.tolist()]
     assert answers == [[0, 6], [0, 6], [4 + 3, 10]]  # tiles are counted through all pictures
     assert [count for _, _, count, _ in placed.aims.tolist()] == [5, 6, 6]  # all that has been told so far
     # The token before a picture asks for what this picture shows; of the second and third click theirs do not.
     assert len(placed.points) == 1
+
+
+def test_what_has_become_blank_is_shown_by_no_picture():
+    """The second screen tells group 5, and 6 goes on from it: the line that was there is no answer any more."""
+    placed = with_clicks([page((20, 20, 60, 28)), page()], ["click 312 187"] * 2)
+    assert [placed.shown[start + label].tolist() for _, start, _, label in placed.aims.tolist()] == [[0, 6]]

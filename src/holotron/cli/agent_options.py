@@ -77,6 +77,13 @@ _VIEW_OPTIONS: dict[str, tuple[Any, Any]] = {
 }
 
 
+# Of every command that plays a suite.
+ALLOW = typer.Option(help="For web tasks: a site they may visit. Repeatable; without it, every public site.")
+PRIVATE = typer.Option("--private", help="For web tasks: also sites on this machine and its network.")
+STEPS = typer.Option(min=1, help="Steps of an episode, at most.", show_default="suite's")
+SECONDS = typer.Option(min=1, help="Seconds of an episode, at most.", show_default="suite's")
+
+
 def with_policy(
     default: Any = inspect.Parameter.empty, only: tuple[str, ...] = tuple(_POLICY_OPTIONS)
 ) -> Callable[[C], C]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 from typer.core import TyperGroup
 
-from holotron.cli.agent_options import with_policy, with_view
+from holotron.cli.agent_options import ALLOW, PRIVATE, SECONDS, STEPS, with_policy, with_view
 from holotron.cli.crew_options import CrewOptions, with_crew
 from holotron.cli.eval_offline import offline
 from holotron.cli.eval_results import PRICES, card, compare, list_suites, prices_of
@@ -82,19 +82,10 @@ def suite(
     ] = None,
     sessions: Annotated[int, typer.Option(min=1, help="Episodes at once.")] = 8,
     repeats: Annotated[int, typer.Option(min=1, help="Tries of each task and seed, for pass@k.")] = 1,
-    steps: Annotated[
-        int | None, typer.Option(min=1, help="Steps of an episode, at most.", show_default="suite's")
-    ] = None,
-    seconds: Annotated[
-        float | None, typer.Option(min=1, help="Seconds of an episode, at most.", show_default="suite's")
-    ] = None,
-    allow: Annotated[
-        list[str] | None,
-        typer.Option(help="For web tasks: a host that may be reached, its subdomains included; repeatable. None: all."),
-    ] = None,
-    private: Annotated[
-        bool, typer.Option("--private", help="For web tasks: also sites on this machine and its network.")
-    ] = False,
+    steps: Annotated[int | None, STEPS] = None,
+    seconds: Annotated[float | None, SECONDS] = None,
+    allow: Annotated[list[str] | None, ALLOW] = None,
+    private: Annotated[bool, PRIVATE] = False,
     retry_errors: Annotated[bool, typer.Option("--retry-errors", help="Play recorded errors again.")] = False,
     prices: Annotated[Path | None, PRICES] = None,
     report: Annotated[bool, typer.Option(help="Write the HTML report.")] = True,

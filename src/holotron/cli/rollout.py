@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holotron.cli.agent_options import with_policy, with_view
+from holotron.cli.agent_options import ALLOW, PRIVATE, SECONDS, STEPS, with_policy, with_view
 from holotron.cli.crew_options import CrewOptions, with_crew
 from holotron.cli.eval_results import PRICES, prices_of
 from holotron.cli.watching import WATCH, WATCH_AT, shown_to, watching
@@ -49,19 +49,10 @@ def rollout(
     label: Annotated[
         str | None, typer.Option(help="A second policy (scripted) that says at every step what it would have done.")
     ] = None,
-    allow: Annotated[
-        list[str] | None,
-        typer.Option(help="For web tasks: a site they may visit. Repeatable; without it, every public site."),
-    ] = None,
-    private: Annotated[
-        bool, typer.Option("--private", help="For web tasks: also sites on this machine and its network.")
-    ] = False,
-    steps: Annotated[
-        int | None, typer.Option(min=1, help="Steps of an episode, at most.", show_default="suite's")
-    ] = None,
-    seconds: Annotated[
-        float | None, typer.Option(min=1, help="Seconds of an episode, at most.", show_default="suite's")
-    ] = None,
+    allow: Annotated[list[str] | None, ALLOW] = None,
+    private: Annotated[bool, PRIVATE] = False,
+    steps: Annotated[int | None, STEPS] = None,
+    seconds: Annotated[float | None, SECONDS] = None,
     attempts: Annotated[int, typer.Option(min=1, help="Attempts when the environment fails.")] = 3,
     cut_stragglers: Annotated[
         float | None, typer.Option(min=1, help="At the end, cut episodes slower than so many times the 95th centile.")

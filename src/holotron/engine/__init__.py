@@ -31,7 +31,7 @@ from holotron.engine.engine import Engine
 from holotron.engine.exported import ExportedSession
 from holotron.engine.generation import Generation
 from holotron.engine.grammar import Matcher
-from holotron.engine.log import Log, scoped
+from holotron.engine.log import Log, tile_key
 from holotron.engine.session import Session
 from holotron.engine.weights import Arriving, Change, HalfLoaded, LowRank, Sparse
 
@@ -68,5 +68,5 @@ __all__ = [
     "Timings",
     "TokenEvent",
     "UnknownSession",
-    "scoped",
+    "tile_key",
 ]

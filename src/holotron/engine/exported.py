@@ -20,6 +20,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
@@ -193,8 +194,8 @@ def log_of(exported: ExportedSession, store: TileStore, config: ModelConfig) -> 
         raise InputError(f"session {exported.id!r} belongs to another model")
     tiles = []
     for n, key in enumerate(about["tiles"]):
-        groups = tensors.get(f"groups.{n}")
-        tiles.append(store.keep(bytes.fromhex(key), tensors[f"tile.{n}"], None if groups is None else groups.numpy()))
+        pixels = tensors[f"tile.{n}"]
+        tiles.append(store.keep(bytes.fromhex(key), pixels, _groups(tensors.get(f"groups.{n}"), pixels, config)))
     spans = [TileSpan(start, count, tiles[tile], offset) for start, count, tile, offset in about["spans"]]
     pictures = [
         Picture(
@@ -208,6 +209,18 @@ def log_of(exported: ExportedSession, store: TileStore, config: ModelConfig) -> 
         for told in about["pictures"]
     ]
     return Log(tensors["ids"].tolist(), spans, pictures)
+
+
+def _groups(told: Tensor | None, pixels: Tensor, config: ModelConfig) -> np.ndarray | None:
+    """What is read of a tile, if it is not read whole."""
+    if told is None:
+        return None
+    groups = told.numpy()
+    last = config.image.tokens(*pixels.shape[-2:]) - 1
+    ordered = groups.dtype == np.int32 and groups.ndim == 1 and len(groups) > 0 and bool((np.diff(groups) > 0).all())
+    if not (config.image.sparse and ordered and groups[0] >= 0 and groups[-1] <= last):
+        raise InputError("a session's pictures do not say which parts of a tile are read of them")
+    return groups
 
 
 def remember(exported: ExportedSession, session: Session, pools: Pools, version: int) -> bool:

@@ -44,9 +44,10 @@ class Tile:
         return self.grid[0] * self.grid[1] if self.groups is None else len(self.groups)
 
 
-def scoped(key: bytes, scope: bytes) -> bytes:
-    """The key of a tile in this scope."""
-    return blake2b(scope + key, digest_size=16).digest() if scope or len(key) > 16 else key
+def tile_key(pixels: bytes, scope: bytes, groups: np.ndarray | None = None) -> bytes:
+    """The key of a tile: of its pixels (which have one already), in this scope, and of the groups that are read."""
+    read = b"" if groups is None else groups.tobytes()
+    return blake2b(scope + pixels + read, digest_size=16).digest() if scope or read else pixels
 
 
 class TileStore:
@@ -60,7 +61,7 @@ class TileStore:
 
     def get(self, key: bytes, pixels: Tensor, scope: bytes = b"", groups: np.ndarray | None = None) -> Tile:
         """By content and scope: what the vision tower made of another scope's pixels is not used, see `prefix`."""
-        return self.keep(scoped(key if groups is None else key + groups.tobytes(), scope), pixels, groups)
+        return self.keep(tile_key(key, scope, groups), pixels, groups)
 
     def keep(self, key: bytes, pixels: Tensor, groups: np.ndarray | None = None) -> Tile:
         """By a key that has its scope in it already."""

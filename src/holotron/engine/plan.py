@@ -225,8 +225,9 @@ def vision_bytes(model: ModelConfig, engine: EngineConfig, size: int) -> int:
     if model.vision is None:
         return 0
     # Of the tiles that an iteration shows, each prompt in it begins one that it may not show whole; and some tiles are
-    # encoded before they are shown.
-    shown = engine.token_budget // model.image.tokens_per_tile + engine.max_running
+    # encoded before they are shown. Of sparse pictures every token may be all that is read of its tile.
+    least = 1 if model.image.sparse else model.image.tokens_per_tile
+    shown = engine.token_budget // least + engine.max_running
     tiles = min(engine.vision_batch, max(shown, MOST_TILES_AHEAD))
     patches = tiles * ((model.image.tile_size // model.vision.patch) ** 2 + model.vision.prefix)
     # At dynamic resolution one picture may be larger than a batch of tiles.

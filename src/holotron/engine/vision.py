@@ -20,7 +20,7 @@ from torch import Tensor
 from holotron.engine.capture import Captured, Recorder
 from holotron.engine.log import Tile, TileSpan
 from holotron.kernels.dispatch import use_triton
-from holotron.model.looks import looks_of
+from holotron.model.looks import looks_of, patches_of_look
 from holotron.model.model import Holotron
 from holotron.model.processor.images import normalise
 
@@ -90,15 +90,18 @@ class VisionCache:
         return self._keep(tiles, self._tower.rows(pixels))
 
     def _batches(self, tiles: list[Tile]) -> Iterator[list[Tile]]:
-        """Tiles that are read in part, as many at once as have the groups of a batch of whole ones."""
+        """Tiles that are read in part, as many at once as are no more work than a batch of whole ones. Each brings the
+        tower's prefix along, however little of it is read."""
+        config = self._model.config
         batch: list[Tile] = []
-        room = most = self._batch * self._model.config.tokens_per_tile
+        room = most = self._batch * patches_of_look(config, config.tokens_per_tile)
         for tile in tiles:
-            if batch and tile.rows > room:
+            needed = patches_of_look(config, tile.rows)
+            if batch and needed > room:
                 yield batch
                 batch, room = [], most
             batch.append(tile)
-            room -= tile.rows
+            room -= needed
         if batch:
             yield batch
 

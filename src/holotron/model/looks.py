@@ -33,6 +33,12 @@ class Looks:
     longest: int  # what a look can have of T: a bound that does not change from batch to batch
 
 
+def patches_of_look(config: ModelConfig, groups: int) -> int:
+    """What the tower works on for a look of so many groups, prefix tokens included."""
+    assert isinstance(config.vision, VisionConfig), "only RADIO towers read groups"
+    return config.vision.prefix + config.image.downsample**2 * groups
+
+
 def looks_of(config: ModelConfig, counts: Sequence[int], groups: np.ndarray, device: torch.device) -> Looks:
     """So many groups of each of several tiles, and where in their tiles they lie."""
     assert isinstance(config.vision, VisionConfig), "only RADIO towers read groups"
@@ -47,6 +53,6 @@ def looks_of(config: ModelConfig, counts: Sequence[int], groups: np.ndarray, dev
     order[(starts[:-1, None] + np.arange(prefix)).ravel()] = np.arange(len(count_S) * prefix)
     arrays: list[np.ndarray] = [np.asarray(groups, np.int64), of_K, starts.astype(np.int32), order, patches]
     groups_K, looks_K, starts_S1, order_T, patches_P = upload(arrays, device)
-    longest = prefix + per_group * config.image.tokens_per_tile
+    longest = patches_of_look(config, config.image.tokens_per_tile)
     lengths = tuple(length_S.tolist())
     return Looks(tuple(map(int, counts)), lengths, groups_K, looks_K, starts_S1, order_T, patches_P, longest)

@@ -32,10 +32,11 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
-from holotron.engine import ExportedSession, scoped
+from holotron.engine import ExportedSession, tile_key
 from holotron.errors import HolotronError
 from holotron.model.processor import Processor
 from holotron.server.pictures import SentPicture, cut_picture
@@ -97,13 +98,13 @@ class Journal:
     def _write(self, key: Key, exported: ExportedSession, pictures: Sequence[SentPicture], scope: bytes) -> int:
         folder = self._place(key)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        missing = set(exported.about["tiles"])
+        missing, groups = set(exported.about["tiles"]), _groups(exported)
         files: dict[str, list[str]] = {}  # which tiles are in which file
         for name, tiles in _files(folder / LOG).items():
             if wanted := missing & set(tiles):
                 files[name], missing = tiles, missing - wanted
         for picture in pictures:
-            tiles = [scoped(tile, scope).hex() for tile in picture.keys]
+            tiles = list(_tiles_in(picture.keys, groups, scope))
             if wanted := missing & set(tiles):
                 data = picture.data
                 name = f"{blake2b(data, digest_size=16).hexdigest()}.picture"
@@ -117,12 +118,11 @@ class Journal:
                 files[found.name], missing = tiles, missing - set(tiles)
         for n, tile in enumerate(exported.about["tiles"]):
             if tile in missing:
-                parts = {"pixels": f"tile.{n}", "groups": f"groups.{n}"}
-                kept = {name: exported.tensors[full] for name, full in parts.items() if full in exported.tensors}
-                save_file(kept, str(folder / f"{tile}.tile"))
+                save_file({"pixels": exported.tensors[f"tile.{n}"]}, str(folder / f"{tile}.tile"))
                 (folder / f"{tile}.tile").chmod(0o600)
                 files[f"{tile}.tile"] = [tile]
-        bare = ExportedSession({**exported.about, "files": files}, {"ids": exported.tensors["ids"]})
+        told = {name: part for name, part in exported.tensors.items() if not name.startswith("tile.")}
+        bare = ExportedSession({**exported.about, "files": files}, told)
         for name, tiles in files.items():
             self._where |= dict.fromkeys(tiles, (folder / name, tiles))
         while len(self._where) > MOST_PLACES:
@@ -172,20 +172,18 @@ class Journal:
         if bare.about["served"]["owner"] != key[0] or bare.about["served"]["id"] != key[1]:
             return None
         scope, pixels = bytes.fromhex(bare.about["served"]["scope"]), dict[str, torch.Tensor]()
-        groups = dict[str, torch.Tensor]()  # of tiles of which only a part is read
-        for name in bare.about["files"]:
+        groups = _groups(bare)
+        for name, held in bare.about["files"].items():
             if name.endswith(".tile"):
-                tile, kept = name.removesuffix(".tile"), load_file(str(folder / name))
-                pixels[tile] = kept["pixels"]
-                groups |= {tile: kept["groups"]} if "groups" in kept else {}
+                pixels[name.removesuffix(".tile")] = load_file(str(folder / name))["pixels"]
             else:
                 cut = cut_picture((folder / name).read_bytes(), processor)
-                pixels |= {scoped(tile, scope).hex(): part for tile, part in zip(cut.keys, cut.tiles, strict=True)}
+                mine = {tile: groups[tile] for tile in held if tile in groups}
+                pixels |= {tile: cut.tiles[n] for tile, n in _tiles_in(cut.keys, mine, scope).items()}
         if lost := [tile for tile in bare.about["tiles"] if tile not in pixels]:
             log.error("%d tiles of a session are not in its log; it is lost", len(lost))
             return None
         tiles = {f"tile.{n}": pixels[tile] for n, tile in enumerate(bare.about["tiles"])}
-        tiles |= {f"groups.{n}": groups[tile] for n, tile in enumerate(bare.about["tiles"]) if tile in groups}
         return ExportedSession(bare.about, {**bare.tensors, **tiles})
 
     # ---------------------------------------------------------------------------------------------------------- order
@@ -233,6 +231,21 @@ def _files(path: Path) -> Mapping[str, list[str]]:
     except (HolotronError, KeyError):
         return {}
     return dict(files)
+
+
+def _groups(exported: ExportedSession) -> dict[str, np.ndarray]:
+    """Of tiles that are not read whole, what is read of each; see `processor.sparse`."""
+    told = {tile: exported.tensors.get(f"groups.{n}") for n, tile in enumerate(exported.about["tiles"])}
+    return {tile: groups.numpy() for tile, groups in told.items() if groups is not None}
+
+
+def _tiles_in(keys: Sequence[bytes], groups: Mapping[str, np.ndarray], scope: bytes) -> dict[str, int]:
+    """The tiles that a log may show of a picture, each with its place in the picture: all of them whole, and those with
+    these groups in part."""
+    found = {tile_key(key, scope).hex(): n for n, key in enumerate(keys)}
+    for n, key in enumerate(keys):
+        found |= {tile: n for tile, read in groups.items() if tile_key(key, scope, read).hex() == tile}
+    return found
 
 
 def _write_private(path: Path, data: bytes) -> None:

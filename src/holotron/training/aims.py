@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+import torch
 
 from holotron.agent.dialects.base import Dialect
 from holotron.model.config import ImageConfig
@@ -24,7 +25,8 @@ def with_places(
 ) -> TokenSequence:
     """The sequence with its `points` and `aims`: of learnt replies, the places that the picture before them shows.
     `sizes` are the pictures', in pixels. Where a picture is told as changes, what has not changed is shown by one
-    before it, and the reply looks for it among all since the last whole one."""
+    before it, and the reply looks for it among all since the last whole one. What has become blank since then is shown
+    by none."""
     tokenizer = processor.tokenizer
     rows = [rows_shown([picture]) for picture in images]
     firsts = np.cumsum([0, *map(len, rows)])
@@ -41,6 +43,8 @@ def with_places(
         for nth, (start, x, y) in enumerate(dialect.places(said)):
             for shows in range(number, whole - 1, -1):
                 if (at := token_at(rows[shows], sizes[number], x, y, image)) is not None:
+                    if image.sparse and not _same(rows[shows][at], images[shows], images[number], image):
+                        break
                     before = firsts[shows] - firsts[whole]
                     among = (firsts[whole], firsts[number + 1] - firsts[whole], before + at)
                     aims.append((begin + len(tokenizer.encode(said[:start])) - 1, *among))
@@ -50,6 +54,15 @@ def with_places(
         answered = number
     pointed, aimed = (np.array(found, np.int32).reshape(-1, 4) for found in (points, aims))
     return replace(sequence, points=pointed, aims=aimed)
+
+
+def _same(place: np.ndarray, before: PromptImage, now: PromptImage, image: ImageConfig) -> bool:
+    """Whether a group of a tile looks in both pictures alike."""
+    tile, group = place.tolist()
+    step = image.patch_size * image.downsample
+    row, column = divmod(group, image.tile_size // step)
+    squares = (picture.tiles[tile, :, row * step :, column * step :][:, :step, :step] for picture in (before, now))
+    return torch.equal(*squares)
 
 
 def learnt_replies(sequence: TokenSequence) -> list[tuple[int, int]]:

@@ -106,7 +106,8 @@ class Episodes:
         except InputError as error:
             raise InputError(f"{episode.id}: {error}") from error
         tiles, frame_sizes = joined([picture.tiles for picture in pictures.values()])
-        return as_read(Sample(tiles, tuple(sequences), name=episode.task.name, sizes=frame_sizes), self._image)
+        sample = Sample(tiles, tuple(sequences), name=episode.task.name, sizes=frame_sizes)
+        return as_read(sample, self._image, self._processor.tokenizer.image_id)
 
     def _usable(self, episode: RecordedEpisode) -> RecordedEpisode:
         return _before_trouble(episode._replace(steps=episode.steps[: self._data.steps]))

@@ -62,7 +62,9 @@ class PageSamples:
         if not sequences:  # what is read of a page follows from how it is told
             height, width = page.image.shape[:2]
             sequences = (alone(self._processor, TiledImage(tiles, (width, height))),)
-        return condensed(Sample(tiles, sequences, slot_labels(page, self._image)), self._image)
+        token = self._processor.tokenizer.image_id
+        assert token is not None
+        return condensed(Sample(tiles, sequences, slot_labels(page, self._image)), self._image, token)
 
     def _ask(self, page: Page, tiles: Tensor, rng: np.random.Generator) -> Iterator[TokenSequence]:
         chance = random.Random(int(rng.integers(2**63)))

@@ -3,8 +3,9 @@
     tiles    [n, 3, 320, 320]    shown: (tile, group of it)            as the processor tells it
     groups   [K, 3, 32, 32]      shown: (group, 0)                     as the tower reads it; `looks`: where each lies
 
-What the tower makes of a group depends on the others that are read of its tile, and these follow from the stream: the
-groups of a tile that are told one after the other are one look. Several sequences that look alike share it.
+What the tower makes of a group depends on the others that are read of its tile, and these follow from the stream: image
+tokens that stand side by side are one look, for each tile begins with its sign. Several sequences that look alike share
+it.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from holotron.model.processor.tiling import ImageConfig
 from holotron.training.samples import Sample
 
 
-def condensed(sample: Sample, image: ImageConfig) -> Sample:
+def condensed(sample: Sample, image: ImageConfig, image_token: int) -> Sample:
     """The same sample with groups in place of tiles; labels go along."""
     found: dict[tuple[int, bytes], int] = {}  # a tile and the groups read of it, to the first of them among all
     parts: list[tuple[int, np.ndarray]] = []
     total, sequences = 0, []
     for sequence in sample.sequences:
         rows = np.zeros_like(sequence.shown)
-        for start, end in stretches_of(sequence.shown):
+        for start, end in stretches_of(sequence.shown, sequence.ids, image_token):
             tile, groups = int(sequence.shown[start, 0]), sequence.shown[start:end, 1]
             first = found.setdefault((tile, groups.tobytes()), total)
             if first == total:
@@ -49,16 +50,15 @@ def condensed(sample: Sample, image: ImageConfig) -> Sample:
     )
 
 
-def stretches_of(shown: np.ndarray, places: np.ndarray | None = None) -> list[tuple[int, int]]:
-    """Image tokens as stretches that show one look: they end with the next tile, or where the same one begins again,
-    and where `places` (of the tokens in their sequence) have a gap."""
+def stretches_of(shown: np.ndarray, ids: np.ndarray, image_token: int) -> list[tuple[int, int]]:
+    """A sequence's image tokens, counted from the first, as stretches that show one tile each: a stretch ends with
+    whatever stands between image tokens, with the next tile, and where the same one begins again."""
     if not len(shown):
         return []
-    new = (np.diff(shown[:, 0]) != 0) | (np.diff(shown[:, 1]) <= 0)
-    if places is not None:
-        new |= np.diff(places) != 1
-    edges = np.flatnonzero(new) + 1
-    return list(zip([0, *edges.tolist()], [*edges.tolist(), len(shown)], strict=True))
+    new = np.diff(np.flatnonzero(ids == image_token)) != 1
+    new |= (np.diff(shown[:, 0]) != 0) | (np.diff(shown[:, 1]) <= 0)
+    edges = (np.flatnonzero(new) + 1).tolist()
+    return list(zip([0, *edges], [*edges, len(shown)], strict=True))
 
 
 def _squares(tiles: Tensor, parts: list[tuple[int, np.ndarray]], image: ImageConfig) -> Tensor:

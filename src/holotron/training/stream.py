@@ -63,9 +63,12 @@ def conversation_sample(
     sequence, images = conversation(processor, messages, learn, deltas)
     empty = torch.empty((0, 3, 0, 0), dtype=torch.uint8)
     tiles, sizes = joined([image.tiles for image in images] or [empty])
-    return as_read(Sample(tiles, (sequence,), sizes=sizes), processor.images)
+    return as_read(Sample(tiles, (sequence,), sizes=sizes), processor.images, processor.tokenizer.image_id)
 
 
-def as_read(sample: Sample, image: ImageConfig | None) -> Sample:
+def as_read(sample: Sample, image: ImageConfig | None, image_token: int | None) -> Sample:
     """What nobody looks at left out: of sparse pictures all but the groups that are read, else whole tiles."""
-    return condensed(sample, image) if image is not None and image.sparse else without_unseen(sample)
+    if image is None or not image.sparse:
+        return without_unseen(sample)
+    assert image_token is not None, "a model that sees has a token for it"
+    return condensed(sample, image, image_token)

@@ -73,6 +73,12 @@ def test_pictures_are_sparse_with_and_without_deltas_and_in_conversations():
     assert rendered.ids.count(PROCESSOR.tokenizer.image_id) == alone.ids.count(PROCESSOR.tokenizer.image_id) < 10
 
 
+def test_a_picture_without_anything_blank_costs_what_the_size_says():
+    noise = np.random.default_rng(0).integers(0, 256, (128, 128, 3), np.uint8)
+    assert len(PROCESSOR.encode_image(noise)) == PROCESSOR.image_tokens(128, 128) == 4 * (16 + 1) + 2
+    assert len(PROCESSOR.encode_image(paper())) < PROCESSOR.image_tokens(128, 128)
+
+
 def test_a_tolerance_is_refused():
     with pytest.raises(ConfigError, match="told exactly"):
         PROCESSOR.encode_image(paper(), Deltas(tolerance=4))
@@ -83,6 +89,20 @@ def test_it_is_said_in_the_checkpoint(tmp_path):
     assert "sparse_pictures" not in replace(IMAGES, sparse=False).to_hf()
     PROCESSOR.save(tmp_path)
     assert Processor.from_folder(tmp_path).images == IMAGES
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"sparse_pictures": "false"}, "true or false"),
+        ({"max_num_tiles": 62, "use_thumbnail": True}, "62 tiles at most"),
+        ({"min_num_patches": 4, "max_num_patches": 64}, "dynamic resolution"),
+        ({"merge_size": 2}, "dynamic resolution"),
+    ],
+)
+def test_what_cannot_be_told_sparsely_is_refused_when_it_is_loaded(changes, why):
+    with pytest.raises(ConfigError, match=why):
+        ImageConfig.from_hf({**IMAGES.to_hf(), **changes})
 
 
 SHADES = st.integers(0, 2)

@@ -161,6 +161,24 @@ def rl_recipe(source: Path | str, **changes: Any) -> RlRecipe:
     return make_recipe(table, "the test's recipe", RlRecipe)
 
 
+def two_updates(start: Path, out: Path) -> RlTrainer:
+    """Two of a small model that chooses among clicks; afterwards the engine serves what was learnt."""
+    recipe = rl_recipe(
+        start,
+        agent={"constrained": True},
+        rollouts={"sessions": 8, "group": 4, "queue": 4},
+        update={"groups": 2},
+        schedule={"steps": 2},
+    )
+    trainer = RlTrainer(recipe, out, Ranks())
+    trainer.run()
+    assert trainer.progress.step == 2
+    served = dict(trainer.players.engine.model.named_parameters())
+    learnt = dict(trainer.learner.model.named_parameters())
+    assert all(torch.equal(served[name], learnt[name]) for name in served)
+    return trainer
+
+
 def reinforce(checkpoint: Path, out: Path, *, steps: int = 40, **changes: Any) -> tuple[float, float]:
     """Reinforcement learning from a checkpoint on painted screens: greedy success on seeds it never plays, before and
     after."""

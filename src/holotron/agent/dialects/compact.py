@@ -159,7 +159,7 @@ class CompactDialect(ChatDialect):
         if looked and isinstance(action, Answer):  # where it is read belongs to the answer
             return "", "", replace(action, x=float(looked[2]), y=float(looked[3]))
         if has_read and isinstance(action, Write):  # and what is read to what is typed
-            action = replace(action, read=_unescape(has_read[1]))
+            action = replace(action, read=_unescape(has_read[1].replace(_BAR, "|")))
         return "", looked[1] if looked else "", action
 
     def places(self, text: str) -> list[tuple[int, float, float]]:

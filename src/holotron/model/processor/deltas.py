@@ -27,13 +27,12 @@ from torch import Tensor
 
 from holotron.errors import ConfigError
 from holotron.model.processor.images import tile_keys
-from holotron.model.processor.tiling import ImageConfig
+from holotron.model.processor.tiling import SIGNS, ImageConfig
 
 if TYPE_CHECKING:
     from holotron.model.processor.processor import Prompt
 
 MARK = "="  # the first sign of a picture that is told as changes
-SIGNS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 ADDRESS = 3  # signs; also the longest gap between two runs that is shown instead, for it costs no more
 
 

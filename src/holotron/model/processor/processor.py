@@ -226,7 +226,7 @@ class Processor:
         return self._encode(ink(self.tokenizer.image), [source], deltas)
 
     def image_tokens(self, width: int, height: int) -> int:
-        """What an image of this size will cost, its tags included."""
+        """What an image of this size will cost, its tags included; the most, if it is told sparsely."""
         tags = sum(tag is not None for tag in (self.tokenizer.image_start_id, self.tokenizer.image_end_id))
         return image_tokens(width, height, self._image_config()) + tags
 

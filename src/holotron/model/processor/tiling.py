@@ -30,6 +30,7 @@ CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
 
 
 LARGEST_TILE = 16_384  # pixels a side
+SIGNS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"  # tiles, rows and columns in token streams
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,11 @@ class ImageConfig:
                 raise ConfigError("give a range of patches or a range of pixels, not both")
         if self.sparse and self.dynamic:
             raise ConfigError("sparse pictures are cut into tiles; this model has dynamic resolution")
+        if self.sparse and self.max_tiles + self.use_thumbnail > len(SIGNS):
+            raise ConfigError(
+                f"sparse pictures have {len(SIGNS)} tiles at most, thumbnail included, not {self.max_tiles}: each is "
+                "named by one sign"
+            )
 
     @property
     def dynamic(self) -> bool:
@@ -135,6 +141,9 @@ class ImageConfig:
         for name in ("mean", "std"):
             if name in given:
                 given[name] = _colours(name, given[name])
+        for name, key in (("use_thumbnail", "use_thumbnail"), ("sparse", "sparse_pictures")):
+            if name in given:
+                given[name] = _flag(key, given[name])
         for name in given.keys() - {"mean", "std", "use_thumbnail", "sparse"}:
             given[name] = int(_number(name, given[name]))
         if "min_patches" in given:
@@ -158,6 +167,7 @@ class ImageConfig:
             std=_colours("image_std", config.get("image_std") or STD),
             min_pixels=int(edges["shortest_edge"]),
             max_pixels=int(edges["longest_edge"]),
+            sparse=_flag("sparse_pictures", config.get("sparse_pictures", False)),
         )
 
     def to_hf(self) -> dict[str, Any]:
@@ -194,6 +204,12 @@ def _colours(name: str, values: Any) -> tuple[float, float, float]:
         raise ConfigError(f"the image setting {name} must be three numbers, found {values!r}")
     red, green, blue = (_number(name, value) for value in values)
     return red, green, blue
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigError(f"the image setting {name} must be true or false, found {value!r}")
+    return value
 
 
 def _number(name: str, value: Any) -> float:
@@ -260,8 +276,8 @@ def _even_out(side: int, step: int, fits: Callable[[int], bool]) -> int:
 
 
 def image_tokens(width: int, height: int, config: ImageConfig) -> int:
-    """Tokens an image of this size costs, without the two tags around it."""
+    """Tokens an image of this size costs, without the two tags around it; the most that a sparse one can."""
     if config.dynamic:
         columns, rows = patch_grid(width, height, config)
         return (columns // config.downsample) * (rows // config.downsample)
-    return tile_count(width, height, config) * config.tokens_per_tile
+    return tile_count(width, height, config) * (config.tokens_per_tile + config.sparse)  # with the sign of its tile

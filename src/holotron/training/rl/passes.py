@@ -86,7 +86,7 @@ def make_pass(items: Sequence[Weighted], config: ModelConfig, device: torch.devi
     size = config.image.tile_size
     none = torch.empty((0, 3, size, size), dtype=torch.uint8)
     pixels, sizes = joined([tile[None] for tile in tiles.values()] or [none])
-    sample = as_read(Sample(pixels, tuple(sequences), sizes=sizes), config.image)
+    sample = as_read(Sample(pixels, tuple(sequences), sizes=sizes), config.image, config.tokens.image)
     batch = pack(
         [sample.tiles.to(device)],
         [sample.sequences],

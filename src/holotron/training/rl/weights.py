@@ -93,7 +93,7 @@ def log_before_last_reply(play: Play, rollout: Rollout, image_token: int) -> Pro
     places = np.flatnonzero(ids == image_token)
     shown = play.shown[: len(places)]
     images = []
-    for first, end in stretches_of(shown, places):
+    for first, end in stretches_of(shown, ids, image_token):
         key, runs = play.tiles[shown[first, 0]], tuple(runs_of_groups(0, shown[first:end, 1]))
         begins = np.cumsum([0, *(run.count for run in runs)])[:-1].tolist()
         pixels = rollout.tiles[key][None]
