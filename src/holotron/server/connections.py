@@ -161,19 +161,28 @@ def connection_class(connections: Connections) -> type[H11Protocol]:
             if self.transport.is_closing():
                 return
             self._received += len(data)
-            if not self._left and (self._passes or len(data) <= PORTION):
-                super().data_received(data)
-                self._watch()
-                return
-            self._left += data
-            self.transport.pause_reading()
-            self._take_turns()
+            if not self._left:
+                data = self._read(data)
+                if self._passes:  # the head came with it
+                    data = self._read(data)
+            if data and not self.transport.is_closing():
+                self._left += data
+                self.transport.pause_reading()
+                self._take_turns()
 
         @property
         def _passes(self) -> bool:
             """A body of announced length is passed on as it comes: there is nothing in it to read."""
             chunked = any(name == b"transfer-encoding" for name, _ in self.headers or ())
             return self.conn.their_state is h11.SEND_BODY and not chunked
+
+        def _read(self, data: bytes) -> bytes:
+            """Read what takes no time to speak of. What is left is for later."""
+            size = len(data) if self._passes else PORTION
+            if piece := data[:size]:
+                super().data_received(piece)
+                self._watch()
+            return data[size:]
 
         def _take_turns(self) -> None:
             if self._left and not self._in_turn:
@@ -189,8 +198,7 @@ def connection_class(connections: Connections) -> type[H11Protocol]:
                 size = len(self._left) if self._passes else PORTION
                 piece = bytes(self._left[:size])
                 del self._left[:size]
-                super().data_received(piece)
-                self._watch()
+                self._read(piece)
             self._in_turn = bool(self._left) and not self.transport.is_closing()
             if not self._in_turn and not self.flow.read_paused and not self.transport.is_closing():
                 self.transport.resume_reading()

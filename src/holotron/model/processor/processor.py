@@ -306,7 +306,7 @@ class Processor:
         assert token is not None
         if self.tokenizer.image_start_id is None or self.tokenizer.image_end_id is None:
             raise ConfigError(
-                "pictures are told sparsely or as changes only between tags: without them a text beside a picture could "
+                "pictures are told sparsely or as changes only between tags: without them a text beside one could "
                 "imitate the signs in it"
             )
         now = ShownScreen(image.size, image.tiles, screen_key(image.size, image.keys))
