@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import enum
 import ipaddress
@@ -17,6 +18,7 @@ from pydantic import BaseModel, Field, HttpUrl, SecretStr
 
 from holotron.engine.api import Grammar
 from holotron.engine.schema import to_generate
+from holotron.errors import InputError
 
 BYTES = llguidance.LLTokenizer("byte")
 
@@ -158,3 +160,14 @@ def test_the_schema_that_is_given_stays_as_it_is() -> None:
     before = json.dumps(POINT)
     to_generate(POINT)
     assert json.dumps(POINT) == before
+
+
+@pytest.mark.parametrize("odd", [{}, {"a": 1}, [], ["date"], 3, True, None, "x"])
+@pytest.mark.parametrize("where", [lambda odd: odd, lambda odd: {"type": "object", "properties": {"a": odd}}])
+@pytest.mark.parametrize(
+    "key", ["format", "type", "x-guidance", "properties", "required", "allOf", "$ref", "min_items"]
+)
+def test_a_keyword_that_holds_anything_is_refused_or_passed_over(key: str, odd: Any, where: Any) -> None:
+    """Whoever writes the schema hears of it; nothing else breaks."""
+    with contextlib.suppress(InputError):
+        assert Grammar.json_schema(where({key: odd})).kind == "json_schema"

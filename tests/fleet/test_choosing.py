@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
-from holotron.fleet.asking import Asks, asked
+from holotron.fleet.asking import MOST_TEXTS, Asks, asked, quickly_read
 from holotron.fleet.choosing import Prefixes
 from holotron.fleet.homes import Homes
 from holotron.fleet.replicas import Replica, least_loaded
@@ -45,6 +46,21 @@ def test_what_a_request_asks_for() -> None:
     assert asked("GET", "/v1/responses/resp_0a/input_items", b"", None, "me").response == "resp_0a"
     for nonsense in (b"", b"{", b"[]", b'"x"', b'{"messages": 3}', b'{"session_id": ["s"]}', b'{"prompt": null}'):
         assert asked("POST", "/v1/chat/completions", nonsense, None, "me").session is None
+
+
+def test_how_a_request_begins_is_enough_and_deep_ones_are_read_in_one_pass() -> None:
+    """A megabyte of small values in a hundred lists took a minute, and everybody waited."""
+    deep: Any = ["x"] * 100_000
+    for _ in range(100):
+        deep = [deep]
+    begun = time.process_time()
+    assert chat(user("x"), deep).chain == chat(user("x")).chain
+    assert len(chat(user("x"), *["y"] * MOST_TEXTS).chain) < MOST_TEXTS
+    assert time.process_time() - begun < 2
+    nested = [{"a": ["b", {"c": None, "d": [1, "e"]}], "id": "f"}, "g"]
+    assert chat(nested).tokens == len("abd1eg"), "each text once; no ids, nothing that is null"
+    assert quickly_read(json.dumps({"messages": [user("x", PICTURE * 100)] * 2}).encode())
+    assert not quickly_read(json.dumps({"messages": [""] * 5000}).encode())
 
 
 def test_a_conversation_goes_where_it_began_and_pictures_where_they_were_seen() -> None:

@@ -8,6 +8,7 @@ import json
 import os
 import random
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -325,6 +326,21 @@ def test_what_the_entrance_refuses(fleet: Serving) -> None:
     nested = json.loads("[" * 50 + "]" * 50)
     for odd in ({"messages": nested}, {"messages": [{"role": "user", "content": large}], "session_id": 3}):
         assert post(fleet, "/v1/chat/completions", odd).status_code == 400
+    assert post(fleet, "/v1/sessions", {"id": "m"}).status_code == 200
+    deep = b'{"replica":' * 9000
+    for path, key in (("/v1/sessions/m/move", "alice"), ("/fleet/weights", KEY)):
+        answer = httpx.post(f"{fleet.url}{path}", content=deep, headers={"authorization": f"Bearer {key}"}, timeout=60)
+        assert answer.status_code == 400, answer.text
+    close_all(fleet)
+
+
+def test_without_a_key_nothing_is_read_or_passed_on(fleet: Serving) -> None:
+    for path, status in (("/version", b"405"), ("/nothing", b"404"), ("//v1/chat/completions", b"404")):
+        with socket.create_connection(("127.0.0.1", fleet.port), timeout=60) as connection:
+            connection.sendall(f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n".encode())
+            assert connection.recv(4096).startswith(b"HTTP/1.1 " + status), "before the body has come"
+    for path in ("/version", "/openapi.json", "/docs"):
+        assert httpx.get(f"{fleet.url}{path}", timeout=60).status_code == 200
 
 
 def test_dashboard_alerts_and_probes_ask_for_what_there_is(fleet: Serving) -> None:

@@ -89,6 +89,10 @@ class Attackers:
         self._stream = post(
             {"messages": HELLO, "max_tokens": 30_000, "ignore_eos": True, "stream": True, "logprobs": True}
         )
+        self._chunks = (
+            b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+            b"transfer-encoding: chunked\r\n\r\n" + b"1\r\n \r\n" * 500_000
+        )
 
     def connect(self) -> socket.socket:
         connection = socket.create_connection(("127.0.0.1", self._port), timeout=PATIENCE)
@@ -97,8 +101,8 @@ class Attackers:
 
     def _send(self, kind: str, request: bytes) -> None:
         with self.connect() as connection:
-            connection.sendall(request)
             self.sent[kind] = self.sent.get(kind, 0) + 1
+            connection.sendall(request)
             while connection.recv(65536) and not self.over.is_set():
                 return  # an answer: the next one, please
 
@@ -139,10 +143,15 @@ class Attackers:
             self.sent["unread streams"] = self.sent.get("unread streams", 0) + 1
             self.over.wait(PATIENCE)
 
+    def chunks(self, draw: random.Random) -> None:
+        """A body in chunks of one byte: reading it is work, byte by byte, before anybody is asked for a key."""
+        self._send("small chunks", self._chunks)
+
     def all(self) -> list[Callable[[random.Random], None]]:
         kinds = [
             (self.texts, 4),
-            (self.json, 4),
+            (self.json, 3),
+            (self.chunks, 1),
             (self.pictures, 4),
             (self.grammars, 3),
             (self.answers, 1),

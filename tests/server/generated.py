@@ -125,6 +125,32 @@ CHAT_FIELDS = [
     "mark",
     "surprise",
 ]
+KEYWORDS = [
+    "type",
+    "format",
+    "x-guidance",
+    "properties",
+    "patternProperties",
+    "required",
+    "items",
+    "prefixItems",
+    "additionalProperties",
+    "anyOf",
+    "allOf",
+    "not",
+    "const",
+    "enum",
+    "$ref",
+    "$defs",
+    "minLength",
+    "maxLength",
+    "minimum",
+    "maximum",
+    "multipleOf",
+    "min_items",
+    "maxItems",
+    "uniqueItems",
+]
 TEMPLATE_VARIABLES = [
     "deltas",
     "tools",
@@ -229,6 +255,12 @@ class Maker:
         return [self.message() for _ in range(self.draw.choice([0, 1, 1, 1, 2, 3, 5]))]
 
     def schema(self, depth: int = 3) -> Any:
+        schema = self._plain_schema(depth)
+        if isinstance(schema, dict) and self.chance(0.25):  # a keyword that may hold anything
+            schema[self.draw.choice(KEYWORDS)] = self.schema(depth - 1) if depth and self.chance(0.3) else self.junk(1)
+        return schema
+
+    def _plain_schema(self, depth: int) -> Any:
         kind = self.draw.randrange(9 if depth else 4)
         match kind:
             case 0:

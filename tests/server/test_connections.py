@@ -10,7 +10,9 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from holotron.server.portions import PORTION
 from tests.server.inside import Inside, inside
 from tests.server.process import running
 
@@ -93,6 +95,59 @@ def test_nonsense_is_answered_in_the_usual_shape(impatient: Inside) -> None:
         answer = everything(connection)
         assert answer.startswith(b"HTTP/1.1 400 ")
         assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["type"] == "invalid_request_error"
+
+
+def chunked(*pieces: bytes, more: bytes = b"") -> bytes:
+    head = b"POST /tokenize HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ntransfer-encoding: chunked"
+    body = b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces)
+    return head + b"\r\n\r\n" + body + b"0\r\n\r\n" + more
+
+
+@pytest.mark.parametrize("size", [1, 700, 50_000])
+def test_bodies_in_chunks_arrive_whole(impatient: Inside, size: int) -> None:
+    """Read in turns, and the requests behind them in their order."""
+    body = json.dumps({"prompt": "abcdefghij" * 1500}).encode()
+    pieces = [body[start : start + size] for start in range(0, len(body), size)]
+    requests = chunked(
+        *pieces, more=chunked(*pieces, more=b"GET /version HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+    )
+    with impatient.connect() as connection:
+        connection.sendall(requests)
+        answers = everything(connection)
+    assert answers.count(b"HTTP/1.1 200 ") == 3, answers[:1000]
+    assert answers.count(b'"count":15000') == 2
+    assert answers.endswith(b'"}')
+    assert b'"version":' in answers[-40:]
+
+
+def test_small_chunks_do_not_stop_the_others(impatient: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight clients send bodies in chunks of one byte, as fast as they can. No turn of the event loop reads much."""
+    read: list[int] = []
+    handle = H11Protocol.data_received
+
+    def counted(self: H11Protocol, data: bytes) -> None:
+        read.append(len(data))
+        handle(self, data)
+
+    monkeypatch.setattr(H11Protocol, "data_received", counted)
+    blob = b"1\r\n \r\n" * 100_000
+    with contextlib.ExitStack() as stack:
+        for _ in range(8):
+            connection = stack.enter_context(impatient.connect())
+            connection.sendall(chunked().partition(b"\r\n\r\n")[0] + b"\r\n\r\n")
+            connection.setblocking(False)
+            connection.send(blob)
+        with httpx.Client(base_url=impatient.url, timeout=60) as client:
+            for _ in range(20):
+                assert client.get("/health/live").status_code == 200
+    assert max(read) <= PORTION
+    assert sum(read) > 8 * PORTION
+
+
+def test_a_head_of_many_lines_is_refused(impatient: Inside) -> None:
+    with impatient.connect() as connection, contextlib.suppress(OSError):
+        connection.sendall(b"GET /version HTTP/1.1\r\nhost: x\r\n" + b"a:\r\n" * 60_000 + b"\r\n")
+        assert connection.recv(4096).startswith(b"HTTP/1.1 400 ")
 
 
 def test_a_client_that_does_not_read_loses_its_stream(impatient: Inside) -> None:

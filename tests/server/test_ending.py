@@ -21,7 +21,7 @@ def test_twenty_hostile_clients(server: ServerProcess) -> None:
     slower = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
     with attack(server.port) as attackers:
         times = sorted(health_times(server.port, 8))
-    assert len(attackers.sent) == 7, attackers.sent  # all of them got to do something
+    assert len(attackers.sent) == 8, attackers.sent  # all of them got to do something
     assert times[len(times) // 2] < 0.25 * slower, (slower, times[-5:])
     assert times[-1] < 2.5 * slower, (slower, times[-5:])
     assert server.settled(120)["holotron_integrity_failures_total"] == 0

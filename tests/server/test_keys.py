@@ -32,6 +32,8 @@ def test_a_file_with_comments_and_blank_lines(tmp_path: Path) -> None:
     for word in ("#", "production", "keys", "# production keys", "", "first-key second#key"):
         assert keys.owner(f"Bearer {word}".encode()) is None
     assert keys.owner(b"Bearer first-key") != keys.owner(b"Bearer second#key")
+    file.write_text("\ufeff# written by an editor that marks its files\nfirst-key\n")
+    assert read_keys(file) == ["first-key"]
     assert keys.owner(b"bearer  first-key ") is not None  # the scheme's letters may be small
     assert keys.owner(b"Basic first-key") is None
     assert keys.owner(None) is None

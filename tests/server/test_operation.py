@@ -147,7 +147,7 @@ def test_full_queues_say_when_to_come_back() -> None:
 
 def test_sigterm_lets_running_requests_finish() -> None:
     with running("tiny", "--server.drain_seconds", "300") as server, client_of(server) as client:
-        stream = client.chat.completions.create(**{**LONG, "max_tokens": 400}, stream=True)
+        stream = client.chat.completions.create(**{**LONG, "max_tokens": 1200}, stream=True)
         chunks = iter(stream)
         next(chunks)
         server.signal(signal.SIGTERM)

@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from holotron.errors import InputError
+
 # What the grammar knows. By JSON Schema's rules an unknown format is a remark that demands nothing: pydantic writes
 # `password` for a secret, `path` for a path, `binary` for bytes.
 FORMATS = {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"}
@@ -35,6 +37,8 @@ def to_generate(schema: Schema, *, strict: bool = True) -> dict[str, Any]:
     space."""
     closes = not any(_mixes(part) for part in _parts(schema))
     whitespace = schema.get("x-guidance") or _COMPACT
+    if not isinstance(whitespace, Mapping):
+        raise InputError("x-guidance in a JSON schema is an object")
     return {**_ready(schema, closes), "x-guidance": {"coerce_one_of": True, "lenient": not strict, **whitespace}}
 
 
@@ -42,7 +46,7 @@ def _ready(schema: Any, closes: bool) -> Any:
     if not isinstance(schema, Mapping):
         return schema
     ready = dict(schema)
-    if ready.get("format") not in FORMATS:
+    if not isinstance(format := ready.get("format"), str) or format not in FORMATS:
         ready.pop("format", None)
     if "min_items" in schema:  # browser-use's spelling: an agent that must act
         ready.setdefault("minItems", schema["min_items"])

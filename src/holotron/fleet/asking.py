@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import chain
 from typing import Any, Literal
 
 from pydantic_core import from_json
@@ -17,13 +18,17 @@ Kind = Literal["generate", "open", "session", "fork", "move", "sessions", "respo
 
 GENERATES = ("/v1/chat/completions", "/v1/completions", "/v1/responses")
 VERBS = ("append", "fork", "rewind", "compact", "move")
-OTHERS = ("/v1/models", "/tokenize", "/detokenize", "/version", "/openapi.json", "/docs")
+PUBLIC = ("/version", "/openapi.json", "/docs")  # without a key
+OTHERS = ("/v1/models", "/tokenize", "/detokenize", *PUBLIC)
 _SESSION = re.compile(r"/v1/sessions/([A-Za-z0-9_.:-]{1,128})(?:/(\w+))?")
 _RESPONSE = re.compile(r"/v1/responses/(resp_[0-9a-f]{1,64})(?:/\w+)?")
 _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+_NOT_SAID = frozenset(["id", "status", "annotations", "logprobs", "detail"])
 PICTURE_TOKENS = 1500  # of a screenshot, about
 LETTERS = 4  # per token, about
 PIECE = 2048  # letters of a long text that are one link of its chain
+MOST_TEXTS = 10_000  # that are looked at in one request: how it begins is enough
+SMALL, FEW_VALUES = 2**20, 4096  # bytes and values that are read at once; more than that on a thread
 
 
 @dataclass(frozen=True)
@@ -55,13 +60,17 @@ class _Reading:
     owner: bytes
     digest: bytes = b""
     tokens: int = 0
+    texts: int = 0
     links: list[Link] = field(default_factory=list)
     pictures: list[bytes] = field(default_factory=list)
 
-    def add(self, value: Any) -> None:
-        """One message, item or piece of text."""
+    def add(self, value: Any) -> bool:
+        """One message, item or piece of text. False: enough was read, and this one not to its end."""
         digest = blake2b(self.digest, digest_size=16, key=self.owner)
         for text in _texts(value):
+            self.texts += 1
+            if self.texts > MOST_TEXTS:
+                return False
             data = text.encode("utf-8", "surrogatepass")
             if len(data) > 64:
                 data = blake2b(data, digest_size=32, key=self.owner).digest()
@@ -73,22 +82,29 @@ class _Reading:
                 self.tokens += 1 + len(text) // LETTERS
         self.digest = digest.digest()
         self.links.append(Link(self.digest, self.tokens))
+        return True
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Everything a message says, in order; without the ids that clients and servers give it."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for key, part in value.items():
-            if key not in ("id", "status", "annotations", "logprobs", "detail") and part is not None:
-                yield key
-                yield from _texts(part)
-    elif isinstance(value, list):
-        for part in value:
-            yield from _texts(part)
-    else:
-        yield repr(value)
+    """Everything a message says, in order; without the ids that clients and servers give it. Not by recursion: through
+    a hundred levels each text would pass a hundred times."""
+    rest = [value]
+    while rest:
+        one = rest.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, dict):
+            said = [(key, part) for key, part in one.items() if key not in _NOT_SAID and part is not None]
+            rest.extend(word for key, part in reversed(said) for word in (part, key))
+        elif isinstance(one, list):
+            rest.extend(reversed(one))
+        else:
+            yield repr(one)
+
+
+def quickly_read(body: bytes) -> bool:
+    """Whether reading it keeps nobody waiting. It takes time per value, not per byte: screenshots are quick."""
+    return len(body) <= SMALL and sum(map(body.count, (b",", b"[", b"{"))) <= FEW_VALUES
 
 
 def route_of(path: str) -> str:
@@ -136,13 +152,11 @@ def _generation(told: dict[str, Any], header: str | None, owner: str) -> Asks:
     if header is not None and _NAME.fullmatch(header):
         return Asks("generate", header=header)
     reading = _Reading(owner.encode()[:64])
-    if tools := told.get("tools"):
-        reading.add(tools)
-    if instructions := told.get("instructions"):
-        reading.add(instructions)
     prompt = next((told[name] for name in ("messages", "input", "prompt") if name in told), None)
-    for part in _parts(prompt):
-        reading.add(part)
+    before = [part for name in ("tools", "instructions") if (part := told.get(name))]
+    for part in chain(before, _parts(prompt)):
+        if not reading.add(part):
+            break
     return Asks("generate", chain=tuple(reading.links), pictures=tuple(reading.pictures))
 
 

@@ -244,7 +244,7 @@ class Entrance:
         if http.method == "POST" and path == "/fleet/weights":
             try:
                 order = await http.json()
-            except ValueError:
+            except (ValueError, RecursionError):
                 raise ApiError(400, "the body is not JSON") from None
             version = await self.updates.publish(order, self._address())
             return JSONResponse({"version": version, "replicas": self.about()["replicas"]})

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
+
+from pydantic_core import from_json
 
 from holotron.fleet.homes import Home, Homes
 from holotron.fleet.moving import Mover
@@ -49,7 +50,7 @@ class OwnAnswers:
 
     def _destination(self, body: bytes, home: Home) -> Replica:
         try:
-            told = json.loads(body) if body else {}
+            told = from_json(body) if body else {}
         except ValueError:
             told = None
         if not isinstance(told, dict) or set(told) - {"replica"}:

@@ -21,7 +21,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from holotron.fleet.asking import asked, route_of
+from holotron.fleet.asking import PUBLIC, Asks, asked, quickly_read, route_of
 from holotron.fleet.choosing import Prefixes
 from holotron.fleet.homes import Home, Homes, Visit
 from holotron.fleet.moving import Mover
@@ -41,7 +41,7 @@ from holotron.server.running import or_gone
 log = logging.getLogger("holotron.fleet")
 
 MOST_TRIES = 8
-SMALL = 2**20  # bytes of a body that is read at once; others on a thread
+PUBLIC_SECONDS = 30.0  # for a description of the API to come
 BUSY_SECONDS = 10.0  # for a replica to notice that its client, the router, has gone
 AGAIN = ("loading", "shutting_down")  # what another replica would not say
 _DROPPED = {b"connection", b"keep-alive", b"transfer-encoding", b"date", b"server", b"x-request-id", b"content-length"}
@@ -67,11 +67,10 @@ class Router:
         self.bound: Counter[str] = Counter()  # requests by how their replica was found
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope.setdefault("owner", "public")  # what needs no key: descriptions of the API
         scope["route"] = SimpleNamespace(path=route_of(scope["path"]))
         passing: Passing | None = None
         try:
-            passing = await self._read(scope, receive, send)
+            passing = await self._read(scope, receive, send) if "owner" in scope else _public(scope, send)
             with self._admitted(passing):
                 await or_gone(receive, self._answer(passing), self._door.cut)
         except ApiError as error:
@@ -86,14 +85,13 @@ class Router:
         await check_json(self._door.settings.limits, body)
         named, owner = header(scope, b"x-session-id"), scope["owner"]
         told = scope["method"], scope["path"], body, named.decode("latin-1") if named else None, owner
-        if len(body) <= SMALL:
+        if quickly_read(body):
             asks = asked(*told)
         else:
             async with self._reader:
                 asks = await asyncio.to_thread(asked, *told)
         scope["patience"] = self._door.settings.server.request_seconds or 3600.0
-        reply = f"{secrets.token_hex(16)}-{int(time.time())}"
-        return Passing(scope, send, body, asks, owner, reply, Heard())
+        return Passing(scope, send, body, asks, owner, _new_reply(), Heard())
 
     @contextlib.contextmanager
     def _admitted(self, passing: Passing) -> Iterator[None]:
@@ -292,6 +290,21 @@ class Router:
         if asks.session is not None:
             passing.scope.setdefault("notes", {})["session"] = session or asks.session
         passing.scope.setdefault("notes", {})["replica"] = replica.name
+
+
+def _public(scope: Scope, send: Send) -> Passing:
+    """What needs no key: descriptions of the API. Nothing that somebody without one sends is kept or passed on."""
+    method, path = scope["method"], scope["path"]
+    if path not in PUBLIC:
+        raise ApiError(404, f"{method} {path}: Not Found", code="not_found")
+    if method not in ("GET", "HEAD"):
+        raise ApiError(405, f"{method} {path}: Method Not Allowed")
+    scope["begun"], scope["patience"] = time.monotonic(), PUBLIC_SECONDS
+    return Passing(scope, send, b"", Asks("any"), "public", _new_reply(), Heard())
+
+
+def _new_reply() -> str:
+    return f"{secrets.token_hex(16)}-{int(time.time())}"
 
 
 def _kept(answer: Answer) -> list[tuple[bytes, bytes]]:

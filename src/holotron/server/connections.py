@@ -2,8 +2,8 @@
 
 uvicorn limits how long a connection may rest *between* two requests. What is added here: how long a request's head and
 body may take to arrive, how long an answer may go unread, how many connections there may be at all and from one
-address. And answers leave at once (TCP_NODELAY: without it, each answer on a connection that is kept waits 40 ms for
-the client's acknowledgement of its head).
+address. Large requests are read in turns (`portions`). And answers leave at once (TCP_NODELAY: without it, each answer
+on a connection that is kept waits 40 ms for the client's acknowledgement of its head).
 
     config = uvicorn.Config(app, http=connection_class(Connections(settings.connections)))
 """
@@ -23,6 +23,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from holotron.server.errors import ApiError
+from holotron.server.portions import PORTION, TURN_SECONDS, Turns
 from holotron.server.settings import ConnectionSettings
 
 log = logging.getLogger("holotron.connections")
@@ -40,6 +41,7 @@ class Connections:
         self.limit = min(settings.max_open, raise_file_limit(settings.max_open + RESERVED_FILES) - RESERVED_FILES)
         self.open = 0
         self.refused = 0
+        self.turns = Turns()
         self._by_address: Counter[str] = Counter()
         self._said = 0.0
 
@@ -120,6 +122,8 @@ def connection_class(connections: Connections) -> type[H11Protocol]:
             self._started = 0.0
             self._received = 0
             self._unread: asyncio.TimerHandle | None = None
+            self._left = bytearray()  # has arrived and waits to be read; meanwhile nothing more is taken off the wire
+            self._in_turn = False
 
         # ------------------------------------------------------------------------------------------- coming and going
 
@@ -142,6 +146,7 @@ def connection_class(connections: Connections) -> type[H11Protocol]:
                 connections.remove(self._address)
                 self._address = None
             self._cancel_timers()
+            self._left.clear()
             super().connection_lost(exc)
 
         def _cancel_timers(self) -> None:
@@ -156,12 +161,53 @@ def connection_class(connections: Connections) -> type[H11Protocol]:
             if self.transport.is_closing():
                 return
             self._received += len(data)
-            super().data_received(data)
-            self._watch()
+            if not self._left:
+                data = self._read(data)
+                if self._passes:  # the head came with it
+                    data = self._read(data)
+            if data and not self.transport.is_closing():
+                self._left += data
+                self.transport.pause_reading()
+                self._take_turns()
+
+        @property
+        def _passes(self) -> bool:
+            """A body of announced length is passed on as it comes: there is nothing in it to read."""
+            chunked = any(name == b"transfer-encoding" for name, _ in self.headers or ())
+            return self.conn.their_state is h11.SEND_BODY and not chunked
+
+        def _read(self, data: bytes) -> bytes:
+            """Read what takes no time to speak of. What is left is for later."""
+            size = len(data) if self._passes else PORTION
+            if piece := data[:size]:
+                super().data_received(piece)
+                self._watch()
+            return data[size:]
+
+        def _take_turns(self) -> None:
+            if self._left and not self._in_turn:
+                self._in_turn = True
+                connections.turns.wait(self._read_on)
+
+        def _read_on(self) -> bool:
+            until = self.loop.time() + TURN_SECONDS
+            while self._left and self.loop.time() < until and not self.transport.is_closing():
+                if self.conn.their_state is h11.DONE:  # the next request waits until this one is answered
+                    self._in_turn = False
+                    return False
+                size = len(self._left) if self._passes else PORTION
+                piece = bytes(self._left[:size])
+                del self._left[:size]
+                self._read(piece)
+            self._in_turn = bool(self._left) and not self.transport.is_closing()
+            if not self._in_turn and not self.flow.read_paused and not self.transport.is_closing():
+                self.transport.resume_reading()
+            return self._in_turn
 
         def on_response_complete(self) -> None:
             super().on_response_complete()
             self._watch()
+            self._take_turns()
 
         def _watch(self) -> None:
             """See to it that what has begun to arrive goes on arriving."""

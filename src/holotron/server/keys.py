@@ -43,7 +43,7 @@ def api_keys(settings: ServerSettings, *, said: bool = False) -> tuple[str, ...]
 def read_keys(path: Path) -> list[str]:
     """One per line. Empty lines and lines that begin with # are none."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()  # some editors begin a file with a mark
     except FileNotFoundError:
         raise ConfigError(f"server.api_key_file: there is no file {path}") from None
     except OSError as error:

@@ -1,6 +1,7 @@
 """Whatever strings stand in a conversation, the sequence of its control tokens is that of a harmless one.
 
-For all templates: ours, the conventions of published ones, and some with every bad habit that came to mind.
+For all templates: ours, the conventions of published ones, and some with every bad habit that came to mind. With a
+folder of published templates (HOLOTRON_TEMPLATES, as in test_template) for these, too, with all tokens that they write.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from holotron.errors import ConfigError, InputError
 from holotron.model.processor import ChatTemplate, ImageConfig, Processor, Tokenizer, byte_tokenizer
 from holotron.model.processor.ink import REPLY, ink
-from tests.model.processor.test_template import BY_WORDS
+from tests.model.processor.test_template import BY_WORDS, PUBLISHED
 
 UNFLAGGED = [
     "<tool_call>",
@@ -122,14 +123,19 @@ SOURCES = {
     "edits": EDITS,
     "prints all": PRINTS_ALL,
 }
+OURS = ["chatml", "nemotron-vl", "turns", *SOURCES]
+PUBLISHED_SOURCES = {file.stem: file.read_text() for file in PUBLISHED}
+_WRITTEN = re.compile(r"<\|[^|<>\s'\"]{1,40}\|?>|<｜[^｜<>]{1,40}｜>|</?[A-Za-z_][\w:.-]{0,30}>|\[/?[A-Z_]{2,30}\]")
+WRITTEN = {token for source in PUBLISHED_SOURCES.values() for token in _WRITTEN.findall(source)}
+SOURCES |= PUBLISHED_SOURCES
 NAMES = ["chatml", "nemotron-vl", "turns", *SOURCES]
 
 
 @cache
 def tokenizer() -> Tokenizer:
     backend = byte_tokenizer().backend
-    backend.add_special_tokens(FLAGGED)
-    backend.add_tokens(UNFLAGGED)
+    backend.add_special_tokens([*FLAGGED, *sorted(token for token in WRITTEN if "|" in token)])
+    backend.add_tokens([*UNFLAGGED, *sorted(token for token in WRITTEN if "|" not in token)])
     return Tokenizer(backend, special={"bos_token": "<s>", "eos_token": "<|im_end|>"})
 
 
@@ -280,14 +286,18 @@ ANY, NEXT, described = conversations("user", "assistant", "tool", "system"), con
 def test_strings_do_not_change_the_control_tokens(name, said, described, thinking, mood):
     prompts = []
     for messages, tools, word in zip(said, described, (mood, harmless(mood)), strict=True):
-        prompts.append(processor(name).render(messages, tools, thinking, mood=word, eos_token=word))
+        try:
+            prompts.append(processor(name).render(messages, tools, thinking, mood=word, eos_token=word))
+        except (InputError, ConfigError):  # some want turns in a certain order
+            assert name in PUBLISHED_SOURCES
+            return
     hostile, tame = prompts
     assert control(hostile) == control(tame)
     assert hostile.opens_reasoning == tame.opens_reasoning
     assert tokenizer().decode(hostile.ids, skip_control=False) == hostile.text
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "prints all"])  # it prints no turns
+@pytest.mark.parametrize("name", [name for name in OURS if name != "prints all"])  # it prints no turns
 @settings(max_examples=40, deadline=None)
 @given(said=NEXT, described=described, thinking=st.booleans())
 def test_nor_do_they_in_a_sessions_next_turn(name, said, described, thinking):
@@ -312,7 +322,7 @@ def test_templates_from_pieces_do_write_control_tokens():
         processor("from pieces").render([{"role": "user", "content": "x", "name": "n"}]).text.startswith("<|user|>x<n>")
     )
     names = {tokenizer().token_id(token): token for token in TOKENS}
-    for name in NAMES:
+    for name in OURS:
         ids = control(processor(name).render([{"role": "user", "content": "x", "name": "n", "tool_call_id": "c"}]))
         assert ids, name
     prompt = processor("from pieces").render([{"role": "user", "content": "x", "name": "user", "tool_call_id": "end"}])

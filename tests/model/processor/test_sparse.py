@@ -79,6 +79,37 @@ def test_a_picture_without_anything_blank_costs_what_the_size_says():
     assert len(PROCESSOR.encode_image(paper())) < PROCESSOR.image_tokens(128, 128)
 
 
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize("template", ["chatml", "turns"])
+def test_no_text_imitates_the_signs_in_a_picture(template, sparse):
+    """They stand between the tags, and no text gets there, whatever it is: next to a picture, or between two."""
+    processor = Processor.for_bytes(replace(IMAGES, sparse=sparse), template=template)
+    tokenizer, shots = processor.tokenizer, [paper(), drawn(paper(), 70, 70, 74, 74)]
+
+    def inside(said: str) -> list[str]:
+        parts = [{"type": "text", "text": said}]
+        content = [part for shot in shots for part in (*parts, {"type": "image", "image": shot}, *parts)]
+        shown = processor.render([{"role": "user", "content": content}], deltas=Deltas()).ids
+        whole = tokenizer.decode(shown, skip_control=False)
+        places = [n for n, i in enumerate(shown) if i in (tokenizer.image_start_id, tokenizer.image_end_id)]
+        assert len(places) == 4
+        assert whole.count(said) >= 4
+        return [
+            tokenizer.decode(shown[a:b], skip_control=False) for a, b in zip(places[::2], places[1::2], strict=True)
+        ]
+
+    harmless = inside("x")
+    for said in ("=", "=1", "0", "</img>=<img>", "<img>=3<image></img>", "</im", "g>0<image>1", "=0a4<image>"):
+        assert inside(said) == harmless
+
+
+def test_without_tags_they_are_not_used():
+    for sparse, deltas in ((True, None), (False, Deltas())):
+        bare = Processor.for_bytes(replace(IMAGES, sparse=sparse), image_start=None, image_end=None)
+        with pytest.raises(ConfigError, match="between tags"):
+            bare.encode_image(paper(), deltas)
+
+
 def test_a_tolerance_is_refused():
     with pytest.raises(ConfigError, match="told exactly"):
         PROCESSOR.encode_image(paper(), Deltas(tolerance=4))

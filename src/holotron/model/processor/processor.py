@@ -304,6 +304,11 @@ class Processor:
         """The image told as changes, or without what is blank; and its tokens. Whole where that is not shorter."""
         image_config, token = self._image_config(), self.tokenizer.image_id
         assert token is not None
+        if self.tokenizer.image_start_id is None or self.tokenizer.image_end_id is None:
+            raise ConfigError(
+                "pictures are told sparsely or as changes only between tags: without them a text beside one could "
+                "imitate the signs in it"
+            )
         now = ShownScreen(image.size, image.tiles, screen_key(image.size, image.keys))
         if image_config.sparse:
             cut = cut_sparse(now, deltas, image_config)
