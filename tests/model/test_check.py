@@ -56,6 +56,9 @@ def test_a_folder_with_its_weights(folder: Path) -> None:
     assert tuple(report.stop_tokens) == model.config.tokens.eos
     assert list(report.image_tokens) == [256, 257, 258]
     assert report.template == "the checkpoint's own"
+    (folder / "chat_template.jinja").unlink()
+    edit(folder / "tokenizer_config.json", chat_template=None)
+    assert "ours" in check(folder).template
     assert "412" in report.example
     assert "Open the settings." in report.example
     assert "<image>" in report.example
@@ -105,6 +108,11 @@ def test_a_hub_name_fetches_small_files_alone(folder: Path, monkeypatch: pytest.
     assert len(asked) == 1
     assert not any("safetensors" in pattern and "json" not in pattern for pattern in asked[0])
     assert not any(pattern in ("*", "*.safetensors", "*.bin") for pattern in asked[0])
+    # Of an interrupted download the rest will be fetched; in a folder it is missing.
+    first(folder).touch()
+    monkeypatch.setattr(checking, "snapshot", lambda *_: folder)
+    assert check("someone/some-model").loads
+    assert "lacks model-00002-of-00005.safetensors" in check(folder).problems[0]
 
 
 @pytest.mark.parametrize("name", ["tiny", "tiny-transformer", "holotron-12b"])
@@ -138,10 +146,29 @@ def wrong_shape(folder: Path) -> None:
     save_file(load_file(folder / name) | {UP: torch.zeros(3, 64)}, folder / name)
 
 
+def first(folder: Path) -> Path:
+    return folder / "model-00001-of-00005.safetensors"
+
+
 WRONG = {
     "a name is missing": (drop_from_index, f"the index lacks {UP}"),
     "a name is unknown": (drop_from_index, "the index has what this family has not: language_model.mystery.weight"),
     "a shape is wrong": (wrong_shape, f"wrong shape {UP}: expected [128, 64], found [3, 64]"),
+    "a file is missing": (lambda f: first(f).unlink(), "lacks model-00001-of-00005.safetensors"),
+    "a link leads nowhere": (
+        lambda f: (first(f).unlink(), first(f).symlink_to("nowhere")),
+        "lacks model-00001-of-00005.safetensors",
+    ),
+    "a numbered file is missing": (lambda f: (first(f).unlink(), (f / INDEX).unlink()), "expected 5 files that belong"),
+    "a template of bytes": (
+        lambda f: (f / "chat_template.jinja").write_bytes(b"\xff\xfe"),
+        "cannot read the chat template",
+    ),
+    "a template that is a number": (
+        lambda f: ((f / "chat_template.jinja").unlink(), edit(f / "tokenizer_config.json", chat_template=5)),
+        "tokenizer_config.json: chat_template must be a text, found int",
+    ),
+    "endless nesting": (lambda f: (f / "config.json").write_text("[" * 100_000), "nested too deeply"),
     "the index was cut": (lambda f: (f / INDEX).write_text('{"weight_map": {'), f"{INDEX} is not valid JSON"),
     "an unknown family": (lambda f: edit(f / "config.json", model_type="x", architectures=None), "no family"),
     "no tokenizer": (lambda f: (f / "tokenizer.json").unlink(), "holds no tokenizer.json"),

@@ -4,6 +4,7 @@ the same, pictures of several shapes included."""
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import json
 import math
@@ -25,7 +26,7 @@ from transformers.models.parakeet import ParakeetEncoder
 from holotron.engine.api import SamplingParams
 from holotron.engine.engine import Engine
 from holotron.engine.sampler import never_mask
-from holotron.errors import ConfigError
+from holotron.errors import CheckpointError, ConfigError
 from holotron.kernels.layout import Layout
 from holotron.model.config import (
     AttentionConfig,
@@ -197,6 +198,8 @@ def test_the_published_layout() -> None:
     assert (preprocessed.image.min_patches, preprocessed.image.max_patches) == (256, 512)
     with pytest.raises(ConfigError, match="num_nextn_predict_layers 1"):
         parse_config({**data, "llm_config": {**LLM, "num_nextn_predict_layers": 1}})
+    with pytest.raises(ConfigError, match="vision_config: hidden_act 'relu'"):
+        parse_config({**data, "vision_config": {**data["vision_config"], "hidden_act": "relu"}})
     assert "auto_map" not in dump_config(tiny_omni())  # transformers knows it
 
 
@@ -268,3 +271,24 @@ def test_sound_video_and_tokens_ahead_are_left_out_with_one_line(
     assert "4 tensors are of no use here and were left out" in text
     assert all(kind in text for kind in ("sound_encoder.encoder", "sound_projection.linear1", "language_model.mtp"))
     assert all(torch.equal(mine, theirs) for mine, theirs in zip(again.parameters(), model.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "complaint"),
+    [
+        ("blocks.1.layer_scale1.lambda1", torch.ones(48), None),  # as transformers writes it
+        ("blocks.1.layer_scale1.lambda1", torch.full((48,), 0.3), "unsupported .*lambda1: expected ones"),
+        ("blocks.0.ls2.gamma", torch.tensor([1.0] * 47 + [0.9]), "unsupported .*ls2.gamma: expected ones"),
+        ("blocks.2.norm1.weight", torch.ones(48), "unexpected .*blocks.2.norm1.weight"),  # a deeper tower
+        ("blocks.1.attn.q_norm.weight", torch.ones(12), "unexpected .*q_norm.weight"),
+    ],
+)
+def test_a_tower_that_computes_something_else_is_refused(
+    name: str, value: torch.Tensor, complaint: str | None,
+    pair: tuple[Holotron, torch.nn.Module, Path], tmp_path: Path,
+) -> None:  # fmt: skip
+    more = {f"vision_model.radio_model.model.{name}": value}
+    save_file(load_file(pair[2] / "model.safetensors") | more, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text((pair[2] / "config.json").read_text())
+    with pytest.raises(CheckpointError, match=complaint) if complaint else contextlib.nullcontext():
+        load_checkpoint(tmp_path)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import tokenizers
 import torch
+from safetensors.torch import save_file
 
 from holotron.engine import Engine
 from holotron.errors import HolotronError, InputError
@@ -129,6 +130,13 @@ def adapter(folder: Path) -> None:
     edit(folder / "adapter_config.json", peft_type="LORA", base_model_name_or_path="Qwen/Qwen3-VL-8B-Instruct", r=16)
 
 
+def adapter_with_config(folder: Path) -> None:
+    """As trainers leave it that copy the model's small files along."""
+    edit(folder / "adapter_config.json", base_model_name_or_path="Qwen/Qwen3-VL-8B-Instruct")
+    (folder / "model.safetensors").unlink()
+    save_file({"base_model.model.x.lora_A.weight": torch.zeros(2, 2)}, folder / "adapter_model.safetensors")
+
+
 def gguf(folder: Path) -> None:
     (folder / "config.json").unlink()
     (folder / "model.safetensors").rename(folder / "model-Q4_K_M.gguf")
@@ -145,6 +153,7 @@ def older_tokenizer(folder: Path) -> None:
 
 OTHERS: dict[str, tuple[Callable[[Path], object], str]] = {
     "an adapter": (adapter, "an adapter for Qwen/Qwen3-VL-8B-Instruct, not a model; merge the two first"),
+    "an adapter with the model's config.json": (adapter_with_config, "an adapter for Qwen/Qwen3-VL-8B-Instruct, not a"),
     "GGUF": (gguf, "GGUF is the format of llama.cpp"),
     "pickles": (lambda f: (f / "model.safetensors").rename(f / "pytorch_model.bin"), "pickled files are not read"),
     "MLX": (lambda f: edit(f / "config.json", quantization={"group_size": 32, "bits": 4}), "found that of MLX"),

@@ -165,7 +165,11 @@ BREAK: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "an index that leads elsewhere": (
         lambda f: (f / INDEX).write_text(json.dumps({"weight_map": {UP: "../../other.safetensors"}})),
-        r"expected the names of files beside it, found '\.\./\.\./other\.safetensors'",
+        rf"{UP}: expected the name of a .safetensors file beside it, found '\.\./\.\./other\.safetensors'",
+    ),
+    "an index that leads nowhere": (
+        lambda f: (f / INDEX).write_text(json.dumps({"weight_map": {UP: ""}})),
+        rf"{UP}: expected the name of a .safetensors file beside it, found ''",
     ),
     "an index of another checkpoint": (
         lambda f: (f / INDEX).write_text(json.dumps({"weight_map": placed(f) | {"lm_head.bias": FIRST}})),

@@ -26,6 +26,7 @@ from holotron.model.formats import other_form, other_tokenizer
 from holotron.model.loading import agreed_tokens, byte_processor, resolve
 from holotron.model.model import Holotron
 from holotron.model.processor import Processor, PromptLimits
+from holotron.model.processor.folder import template_source
 from holotron.model.weights.declared import is_activation_scale, read_declared
 from holotron.model.weights.headers import read_headers
 from holotron.model.weights.hub import looks_like_hub_id, snapshot
@@ -86,7 +87,7 @@ def check(source: str | Path) -> Report:
         found = small_files(source)
         config = found if isinstance(found, ModelConfig) else load_config(found)
         folder = None if isinstance(found, ModelConfig) else found
-        report.config = _network(report, config, folder)
+        report.config = _network(report, config, folder, whole=not _of_the_hub(source))
         _conversation(report, report.config, folder)
     except HolotronError as error:
         report.problems.append(str(error))
@@ -95,14 +96,16 @@ def check(source: str | Path) -> Report:
 
 def small_files(source: str | Path) -> Path | ModelConfig:
     """A folder (of a hub repository only the small files are fetched), or a preset's configuration."""
-    text = str(source)
-    if looks_like_hub_id(text) and not Path(text).is_dir():
-        return snapshot(text, SMALL_FILES)
-    return resolve(source)
+    return snapshot(str(source), SMALL_FILES) if _of_the_hub(source) else resolve(source)
 
 
-def _network(report: Report, config: ModelConfig, folder: Path | None) -> ModelConfig:
-    """The network and its tensors."""
+def _of_the_hub(source: str | Path) -> bool:
+    return looks_like_hub_id(str(source)) and not Path(source).is_dir()
+
+
+def _network(report: Report, config: ModelConfig, folder: Path | None, *, whole: bool) -> ModelConfig:
+    """The network and its tensors. `whole`: if some weight files are there, all have to be; nobody will fetch the
+    others."""
     report.family = config.family
     wanted: list[Entry] = []
     try:
@@ -110,7 +113,7 @@ def _network(report: Report, config: ModelConfig, folder: Path | None) -> ModelC
         declared = read_declared(folder, config.raw) if folder is not None else None
         if folder is None:
             report.tensors = "a preset: random weights, no files"
-        elif (files := shard_files(folder)) and all(file.exists() for file in files):
+        elif (files := shard_files(folder)) and (held := [file.exists() for file in files]) and _complete(held, whole):
             config, headers = fitted(config, read_headers(folder))
             wanted = _entries(config)
             stored = check_tensors(folder, config, wanted, headers)
@@ -135,6 +138,11 @@ def _network(report: Report, config: ModelConfig, folder: Path | None) -> ModelC
     report.layers, report.context = decoder.pattern, decoder.max_positions
     report.sees = config.vision is not None
     return config
+
+
+def _complete(held: list[bool], whole: bool) -> bool:
+    """Are headers to be read? Where files are missing among others this ends in an error that names them."""
+    return all(held) or (whole and any(held))
 
 
 def _meta(config: ModelConfig) -> Holotron:
@@ -188,7 +196,7 @@ def _conversation(report: Report, config: ModelConfig, folder: Path | None) -> N
         report.problems.append(other_tokenizer(folder))
         return
     tokenizer = processor.tokenizer
-    own = folder is not None and _brings_template(folder)
+    own = folder is not None and template_source(folder) is not None
     report.template = "the checkpoint's own" if own else "ours: the checkpoint brings none"
     tokens = agreed_tokens(config, processor)
     report.stop_tokens = {index: tokenizer.decode([index], skip_control=False) for index in tokens.eos}
@@ -208,13 +216,6 @@ def _conversation(report: Report, config: ModelConfig, folder: Path | None) -> N
             f"the last {more:,} of {tokenizer.vocab_size:,} tokens have no row in the network and cannot be used"
         )
     _example(report, processor)
-
-
-def _brings_template(folder: Path) -> bool:
-    if any((folder / name).is_file() for name in ("chat_template.jinja", "chat_template.json")):
-        return True
-    settings = folder / "tokenizer_config.json"
-    return settings.is_file() and '"chat_template"' in settings.read_text(encoding="utf-8")
 
 
 def _example(report: Report, processor: Processor) -> None:

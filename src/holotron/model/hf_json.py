@@ -34,6 +34,8 @@ def read_json(path: Path) -> dict[str, Any]:
             raise ConfigError(
                 f"{path} is not valid JSON: {error.msg} at line {error.lineno}, column {error.colno}"
             ) from error
+    except RecursionError:
+        raise ConfigError(f"{path} is not a configuration: its JSON is nested too deeply") from None
     if not isinstance(data, dict):
         raise ConfigError(f"{path} must hold a JSON object, found {type(data).__name__}")
     return data

@@ -70,6 +70,8 @@ class Family:
     spellings: ClassVar[tuple[tuple[str, str], ...]] = ()
     # Of the tensors that have no parameter here: those that published files may carry all the same.
     ignored: ClassVar[re.Pattern[str]] = re.compile(r"(^|\.)rotary_emb\.inv_freq$")
+    # Of these again: factors, which may be left out only where they are all one.
+    neutral: ClassVar[re.Pattern[str] | None] = None
 
     def recognises(self, data: Mapping[str, Any]) -> bool:
         """Is this its config.json? At most one family may say so."""

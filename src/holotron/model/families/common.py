@@ -50,6 +50,11 @@ class Fields:
             raise ConfigError(f"{self.where}: {names[0]} must be true or false, found {value!r}")
         return value
 
+    def only(self, name: str, *computed: str) -> None:
+        """Refuse whatever is not computed here; left out, it is the first."""
+        if (value := self.get(name, default=computed[0])) not in computed:
+            raise ConfigError(f"{self.where}: {name} {value!r} is not supported; this family uses {computed[0]!r}")
+
     def strings(self, *names: str) -> list[str] | None:
         value = self.get(*names)
         if value is not None and not (isinstance(value, list) and all(isinstance(item, str) for item in value)):

@@ -111,6 +111,7 @@ def _pattern(f: Fields) -> str:
 def _mamba(f: Fields) -> MambaConfig:
     if f.get("use_bias", "mamba_proj_bias", default=False):
         raise ConfigError(f"{f.where}: biases in the Mamba projections are not part of this family")
+    f.only("mamba_hidden_act", "silu", "swish")
     return MambaConfig(
         heads=f.integer("mamba_num_heads", "mamba_n_heads"),
         # `expand` also appears in these files and is wrong for some sizes: heads x head_dim is the inner width.
@@ -133,9 +134,7 @@ def _attention(f: Fields, hidden: int) -> AttentionConfig:
 
 
 def _mlp(f: Fields) -> MLPConfig:
-    activation = f.get("mlp_hidden_act", default="relu2")
-    if activation != "relu2":
-        raise ConfigError(f"{f.where}: mlp_hidden_act {activation!r} is not supported; this family uses 'relu2'")
+    f.only("mlp_hidden_act", "relu2")
     width = f.need("intermediate_size")
     if isinstance(width, list):
         if not width or any(other != width[0] for other in width):
@@ -145,6 +144,7 @@ def _mlp(f: Fields) -> MLPConfig:
 
 
 def _experts(f: Fields) -> MoEConfig:
+    f.only("mlp_hidden_act", "relu2")
     width = f.integer("moe_intermediate_size")
     shared = f.integer("n_shared_experts", default=1)
     return MoEConfig(

@@ -40,8 +40,12 @@ class NemotronVL(Family):
         AgentDefaults(r"holotron", "holotron"),
         AgentDefaults(r"holotron-mini|\btiny\b|small-30m", "compact", history="append", temperature=0.0),
     )
-    # Of the tower whatever is not asked for: conditioners, layer scales, video embedders come and go between releases.
-    ignored = re.compile(NemotronH.ignored.pattern + r"|^sound|^vision_model\.")
+    # Of the tower whatever is not asked for: conditioners, video embedders come and go between releases. But what its
+    # blocks compute with is asked for, or it is another tower.
+    ignored = re.compile(
+        NemotronH.ignored.pattern + r"|^sound|^vision_model\.(?!radio_model\.model\.blocks\.\d+\.(attn|mlp|norm))"
+    )
+    neutral = re.compile(r"^vision_model\..*\.(layer_scale[12]\.lambda1|ls[12](\.gamma)?)$")
     spellings = (
         (r"(?:model\.)?language_model\.model\.", "language_model.backbone."),
         (r"model\.(?=language_model\.|vision_model\.|mlp1\.|sound)", ""),

@@ -80,6 +80,11 @@ def layer_key(name: str) -> str:
 
 
 def _decoder(f: Fields) -> DecoderConfig:
+    f.only("hidden_act", "silu", "swish")
+    # Older files say how many layers see everything, newer ones list the kinds of all; a window alone means nothing.
+    windows = f.flag("use_sliding_window", default=False) and f.get("sliding_window") is not None
+    if windows and "sliding_attention" in (f.strings("layer_types") or ["sliding_attention"]):
+        raise ConfigError(f"{f.where}: use_sliding_window true is not supported; attention here sees the whole past")
     heads, hidden = f.integer("num_attention_heads"), f.integer("hidden_size")
     rope = f.part("rope_parameters", "rope_scaling", optional=True)
     theta = f.number("rope_theta", default=rope.number("rope_theta", default=1_000_000.0))

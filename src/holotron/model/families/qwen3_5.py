@@ -59,10 +59,8 @@ def decoder(f: Fields, *, sees: bool = False) -> DecoderConfig:
     of transformers' configuration class. Only where there are pictures (`sees`) do positions have three axes."""
     if f.get("attention_bias", default=False):
         raise ConfigError(f"{f.where}: biases in the attention projections are not part of this family")
-    if f.get("hidden_act", default="silu") != "silu":
-        raise ConfigError(f"{f.where}: hidden_act {f.get('hidden_act')!r} is not supported; this family uses 'silu'")
-    if (gate := f.get("output_gate_type", default="silu")) not in ("silu", "swish"):  # of Gated DeltaNet's norm
-        raise ConfigError(f"{f.where}: output_gate_type {gate!r} is not supported; this family uses 'swish'")
+    f.only("hidden_act", "silu", "swish")
+    f.only("output_gate_type", "swish", "silu")  # of Gated DeltaNet's norm
     if f.get("attn_output_gate", default=True) is False:
         raise ConfigError(f"{f.where}: attn_output_gate false is not supported; attention of this family is gated")
     heads, head_dim = f.integer("num_attention_heads"), f.integer("head_dim", default=256)

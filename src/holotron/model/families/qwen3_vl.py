@@ -92,8 +92,7 @@ class Qwen3VL(Family):
 def _decoder(f: Fields, tied: bool) -> DecoderConfig:
     if f.get("attention_bias", default=False):
         raise ConfigError(f"{f.where}: biases in the attention projections are not part of this family")
-    if f.get("hidden_act", default="silu") != "silu":
-        raise ConfigError(f"{f.where}: hidden_act {f.get('hidden_act')!r} is not supported; this family uses 'silu'")
+    f.only("hidden_act", "silu", "swish")
     heads, hidden, layers = f.integer("num_attention_heads"), f.integer("hidden_size"), f.integer("num_hidden_layers")
     experts = f.get("num_experts", "num_local_experts") is not None
     if f.get("mlp_only_layers") or f.integer("decoder_sparse_step", default=1) != 1:

@@ -25,14 +25,17 @@ TEXT_SPELLINGS = (
     (r"(?:model\.)?language_model\.(?:model\.)?", "model."),
 )
 
+_TOWER_THETA = 10_000.0
+
 IMAGE_TOKENS = ImageTokens("<|image_pad|>", "<|vision_start|>", "<|vision_end|>")
 
 
 def read_vision(top: Fields, hidden: int) -> QwenVisionConfig:
     """`hidden`: of the decoder, which the tower's mergers write for."""
     v = top.part("vision_config")
-    if (act := v.get("hidden_act", default="gelu_pytorch_tanh")) != "gelu_pytorch_tanh":
-        raise ConfigError(f"{v.where}: hidden_act {act!r} is not supported; this family uses 'gelu_pytorch_tanh'")
+    v.only("hidden_act", "gelu_pytorch_tanh")
+    if (theta := v.part("rope_parameters", optional=True).number("rope_theta", default=_TOWER_THETA)) != _TOWER_THETA:
+        raise ConfigError(f"{v.where}: rope_parameters: rope_theta must be {_TOWER_THETA:g}, found {theta:g}")
     if v.integer("in_channels", default=3) != 3:
         raise ConfigError(f"{v.where}: in_channels must be 3, found {v.get('in_channels')!r}")
     if (out := v.integer("out_hidden_size", default=hidden)) != hidden:

@@ -30,6 +30,7 @@ def read_vision(top: Fields, *, prefix: int, align_corners: bool) -> VisionConfi
     """`prefix` and `align_corners` are the family's own, for files that do not say."""
     v = top.part("vision_config")
     arguments = v.part("args", optional=True)
+    v.only("hidden_act", "gelu")
     patch = top.integer("patch_size", default=v.integer("patch_size", default=16))
     if "hidden_size" in v.data and "num_hidden_layers" in v.data:
         hidden = v.integer("hidden_size")

@@ -66,7 +66,7 @@ def read(path: Path) -> ProcessorFiles:
     images = _images(config, read_preprocessor(path))
     if images is not None:
         _check_image_ids(tokenizer, config, family, path)
-    source = _template_source(path, settings, optional("chat_template.json"))
+    source = template_source(path)
     template = _builtin_for(tokenizer) if source is None else ChatTemplate(source, special, tokenizer.image)
     return ProcessorFiles(tokenizer, template, images, SamplingDefaults.from_hf(generation))
 
@@ -150,14 +150,24 @@ def _check_image_ids(tokenizer: Tokenizer, config: Mapping[str, Any], family: Fa
         )
 
 
-def _template_source(path: Path, settings: Mapping[str, Any], json_file: Mapping[str, Any]) -> str | None:
-    if (path / "chat_template.jinja").is_file():
-        return (path / "chat_template.jinja").read_text(encoding="utf-8")
-    source = json_file.get("chat_template") or settings.get("chat_template")
-    if isinstance(source, list):  # several by name: {"name": "default", "template": ...}
-        by_name = {entry.get("name"): entry.get("template") for entry in source if isinstance(entry, Mapping)}
-        source = by_name.get("default") or next(iter(by_name.values()), None)
-    return source if isinstance(source, str) else None
+def template_source(path: Path) -> str | None:
+    """The checkpoint's own chat template; None if it brings none."""
+    jinja = path / "chat_template.jinja"
+    if jinja.is_file():
+        try:
+            return jinja.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise CheckpointError(f"cannot read the chat template {jinja}: {error}") from error
+    for file in (path / "chat_template.json", path / "tokenizer_config.json"):
+        source = read_json(file).get("chat_template") if file.is_file() else None
+        if isinstance(source, list):  # several by name: {"name": "default", "template": ...}
+            by_name = {entry.get("name"): entry.get("template") for entry in source if isinstance(entry, Mapping)}
+            source = by_name.get("default") or next(iter(by_name.values()), None)
+        if source and not isinstance(source, str):
+            raise CheckpointError(f"{file}: chat_template must be a text, found {type(source).__name__}")
+        if source:
+            return str(source)
+    return None
 
 
 def _builtin_for(tokenizer: Tokenizer) -> ChatTemplate:

@@ -103,7 +103,7 @@ def file_headers(file: Path) -> dict[str, Header]:
         described = json.loads(text)
         entries = {key: value for key, value in described.items() if key != "__metadata__"}
         headers = {key: _header(value, file, 8 + length) for key, value in entries.items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise broken(f"its header cannot be read ({error})") from error
     end = max((header.stop for header in headers.values()), default=8 + length)
     if end != size:

@@ -34,7 +34,7 @@ from holotron.model.weights.reader import Reader
 from holotron.model.weights.rehearsal import rehearse_in_background
 from holotron.model.weights.spelling import respelt
 from holotron.model.weights.storage import allocate
-from holotron.model.weights.stored import Stored, Unreadable, copy_into, find
+from holotron.model.weights.stored import PLAIN, Stored, Unreadable, copy_into, find
 from holotron.model.weights.tied import untied_if_different
 
 log = logging.getLogger(__name__)
@@ -145,9 +145,12 @@ def check_tensors(
     taken = {key for found in stored.values() for key in found.keys}
     taken |= {entry.key + end for entry in wanted if entry.key not in stored for end in _ENDINGS}
     others = [key for key in headers if key not in taken]
-    ignored = family_of(config).ignored
+    family = family_of(config)
+    ignored = family.ignored
     unknown = [key for key in others if not ignored.search(key) and not is_activation_scale(key)]
     problems += [f"unexpected  {key}: found {list(headers[key].shape)} in {headers[key].file.name}" for key in unknown]
+    if family.neutral is not None:
+        problems += _factors({key: headers[key] for key in others if family.neutral.search(key)})
     if declared is not None:
         problems += check_complete(declared, stored)
     if problems:
@@ -156,6 +159,16 @@ def check_tensors(
         raise CheckpointError(f"{folder} does not fit its config.json ({len(problems)} problems):\n  {lines}{more}")
     _tell(folder, declared, stored, others)
     return stored
+
+
+def _factors(headers: Mapping[str, Header]) -> list[str]:
+    """Those that are not one. They are small, so they are looked at rather than believed."""
+    with Reader("cpu") as reader:
+        return [
+            f"unsupported {key}: expected ones, which change nothing, found other factors in {header.file.name}"
+            for key, header in headers.items()
+            if header.kind not in PLAIN or not bool((reader.whole(header).float() == 1).all())
+        ]
 
 
 _ENDINGS = ("", "_packed", "_scale", "_scale_inv", "_scale_2", "_global_scale", "_zero_point", "_shape")

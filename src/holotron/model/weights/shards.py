@@ -20,13 +20,16 @@ def weight_map(folder: Path) -> dict[str, str] | None:
         placed = read_json(index).get("weight_map")
     except ConfigError as error:
         raise CheckpointError(f"{error}; the index was cut off or is not one: download it again") from error
-    if not isinstance(placed, dict) or not placed or not all(isinstance(name, str) for name in placed.values()):
+    if not isinstance(placed, dict) or not placed:
+        found = "none" if placed == {} else type(placed).__name__
         raise CheckpointError(
-            f"{index} is not a weight index: weight_map: expected an object of file names, found "
-            f"{type(placed).__name__}"
+            f"{index} is not a weight index: weight_map: expected an object of file names, found {found}"
         )
-    if outside := next((name for name in placed.values() if Path(name).name != name), None):
-        raise CheckpointError(f"{index}: weight_map: expected the names of files beside it, found {outside!r}")
+    for key, name in placed.items():
+        if not isinstance(name, str) or Path(name).name != name or not name.endswith(".safetensors"):
+            raise CheckpointError(
+                f"{index}: weight_map: {key}: expected the name of a .safetensors file beside it, found {name!r}"
+            )
     return placed
 
 
@@ -37,6 +40,8 @@ def shard_files(folder: Path) -> list[Path]:
     if placed is not None:
         return [folder / name for name in sorted(set(placed.values()))]
     names = {file.name for file in folder.glob("*.safetensors")}
+    if all(name.startswith("adapter_model") for name in names):
+        return []  # of an adapter, which is no model
     for name in tuple(names):
         if found := re.fullmatch(r"(.*-)(\d+)(-of-)(\d+)(\.safetensors)", name):
             start, _, of, count, end = found.groups()
