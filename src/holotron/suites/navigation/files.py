@@ -61,7 +61,7 @@ def _from_hub(repository: str, name: str, source: str) -> Path:
 
 def rows_of(file: Path) -> Iterator[tuple[Row, str]]:
     """The rows of a JSON list or of JSON lines, each with file and row for messages."""
-    content = _read(file)
+    content = text_content(file)
     if content.lstrip().startswith("["):
         yield from _list(file, content)
         return
@@ -78,13 +78,13 @@ def rows_of(file: Path) -> Iterator[tuple[Row, str]]:
 def object_of(file: Path) -> Mapping[str, Any]:
     """A file that is one JSON object."""
     try:
-        found = json.loads(_read(file))
+        found = json.loads(text_content(file))
     except ValueError as error:
         raise InputError(f"{file} is not valid JSON: {error}") from None
     return _object(found, str(file))
 
 
-def _read(file: Path) -> str:
+def text_content(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except OSError as error:
