@@ -16,7 +16,7 @@ from PIL import Image
 
 from holotron.errors import InputError, MissingDependency
 from holotron.suites.grounding.items import GroundingItem, Notation, Nothing, Target, box, numbers_of, polygon
-from holotron.suites.navigation.files import object_of, text_content
+from holotron.suites.navigation.files import object_of, text_content, whole_text
 from holotron.suites.navigation.files import rows_of as published_rows
 
 Row = Mapping[str, Any]
@@ -194,7 +194,7 @@ def text(row: Row, key: str, where: str) -> str:
     value = row.get(key)
     if not isinstance(value, str) or not value.strip():
         raise InputError(f"{where}: {key} is missing or empty")
-    return value
+    return whole_text(value, f"{where}: {key}")
 
 
 def one_of(row: Row, key: str, known: Sequence[str], where: str) -> str:

@@ -131,8 +131,17 @@ def text_of(row: Row, where: str, *keys: str) -> str:
     for key in keys:
         value = row.get(key)
         if isinstance(value, str) and value.strip():
-            return value.strip()
+            return whole_text(value.strip(), f"{where}: {key}")
     raise InputError(f"{where}: {' or '.join(keys)} is missing or empty")
+
+
+def whole_text(value: str, where: str) -> str:
+    """JSON can say half a character, which nothing can store or send."""
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"{where} holds half a character at {error.start}") from None
+    return value
 
 
 def address_of(row: Row, where: str, *keys: str) -> str:
@@ -141,7 +150,8 @@ def address_of(row: Row, where: str, *keys: str) -> str:
     address = said if "://" in said else f"https://{said}"
     try:
         parts = urlsplit(address)
-        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and " " not in parts.netloc
+        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.netloc.isprintable()
+        sound = sound and " " not in parts.netloc and (parts.port or True)  # a port that is none raises
     except ValueError:
         sound = False
     if not sound:
