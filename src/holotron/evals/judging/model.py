@@ -165,7 +165,7 @@ def said_in(response: Any) -> Said:
     choices = getattr(response, "choices", None)
     if not isinstance(choices, list) or not choices:
         raise Unanswered("the server answered without a choice")
-    message = getattr(choices[0], "message", None)
+    message: Any = getattr(choices[0], "message", None)
     if not hasattr(message, "content"):
         raise Unanswered("the server answered a choice without a message")
     refusal, finish = getattr(message, "refusal", None), getattr(choices[0], "finish_reason", None)

@@ -151,7 +151,7 @@ def address_of(row: Row, where: str, *keys: str) -> str:
     try:
         parts = urlsplit(address)
         sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.netloc.isprintable()
-        sound = sound and " " not in parts.netloc and (parts.port or True)  # a port that is none raises
+        sound = sound and " " not in parts.netloc and parts.port != -1  # a port that is none raises
     except ValueError:
         sound = False
     if not sound:
