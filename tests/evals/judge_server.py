@@ -4,7 +4,7 @@
         server.url, server.requests
 
 The function gets the request's JSON and returns a reply's text, a whole choice (`Full`), an HTTP error (`Trouble`),
-bytes that are no completion, or a number: seconds without an answer.
+bytes that are no completion, a number (seconds without an answer), or None: it breaks off.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Full:
     finish_reason: str = "stop"
 
 
-Reply = str | float | Trouble | Full | bytes
+Reply = str | float | Trouble | Full | bytes | None
 
 
 class JudgeServer:
@@ -68,6 +68,9 @@ class JudgeServer:
                         server.busy -= 1
 
             def _answer(self, reply: Reply) -> None:
+                if reply is None:
+                    self.close_connection = True
+                    return
                 if isinstance(reply, float):
                     time.sleep(reply)
                     reply = "too late: SUCCESS"

@@ -35,6 +35,7 @@ def test_files_say_what_is_wrong(tmp_path):
         ("[", read_human_labels, "not valid JSON"),
         ("{}", read_human_labels, "not a list"),
         ("[1]", read_human_labels, "row 1"),
+        ('{"t": null}', read_human_labels, "holds no label of 0 or 1"),
         ("[]", read_verdicts, "not an object"),
         ('{"j": {"a": {"t": 2}}}', read_verdicts, "0 or 1, found 2"),
         ('{"j": {"a": 1}}', read_verdicts, "j, a: expected an object"),
@@ -44,6 +45,8 @@ def test_files_say_what_is_wrong(tmp_path):
             reader(file)
     with pytest.raises(InputError, match="cannot read"):
         read_verdicts(tmp_path / "nowhere.json")
+    file.write_text('{"a": true, "b": false, "c": "1", "d": 0.0, "e": 2, "f": null}')
+    assert read_human_labels(file) == {("", "a"): 1, ("", "b"): 0, ("", "c"): 1, ("", "d"): 0}
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="needs published labels (HOLOTRON_BENCHMARKS)")

@@ -9,6 +9,7 @@ import json
 import os
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ import pytest
 from holotron.errors import ConfigError, InputError, PolicyError
 from holotron.evals.judging import webvoyager
 from holotron.evals.judging.cases import Case, Decided, JudgeRequest, protocols
-from holotron.evals.judging.model import JudgeModel, only_model
+from holotron.evals.judging.model import JudgeModel, Usage, only_model, usage_in
 from holotron.evals.judging.run import Judged, judge
 from holotron.evals.judging.sources import read_source
 from holotron.evals.judging.store import read_verdict_rows
@@ -194,6 +195,13 @@ def test_scores_and_statuses_as_models_write_them():
         (Trouble(429), Decided.FAILED),
         (5.0, Decided.FAILED),
         (b"<html>a proxy's page</html>", Decided.FAILED),
+        (None, Decided.FAILED),
+        (b"[]", Decided.FAILED),
+        (b'{"choices": [{}]}', Decided.FAILED),
+        (b'{"choices": {"message": "SUCCESS"}}', Decided.FAILED),
+        (b"[" * 100_000, Decided.FAILED),
+        (Full({"content": 5}), Decided.MALFORMED),
+        (Full({"content": "<think>It may well be a SUCCESS"}), Decided.MALFORMED),
     ],
 )
 @pytest.mark.parametrize("by", [WebVoyagerJudge(), ThreeStageJudge()])
@@ -210,6 +218,29 @@ def test_whatever_is_no_verdict_is_none_and_the_other_cases_go_on(tmp_path, repl
     assert rows(result)["Shop--0"]["decided"] == decided
     overall = result.figures.overall
     assert (overall.rate, overall.undecided, overall.bounds) == (1.0, 1, (0.5, 1.0))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [{"type": "text", "text": "Status: success, "}, {"type": "other"}, {"type": "text", "text": "SUCCESS"}],
+        "<think>At first sight NOT SUCCESS. Status: failure</think>\nStatus: success, SUCCESS",
+        "At first sight NOT SUCCESS.</think>Status: success, SUCCESS",
+    ],
+)
+@pytest.mark.parametrize("by", [WebVoyagerJudge(), ThreeStageJudge()])
+def test_parts_of_a_reply_are_one_and_thoughts_before_it_rule_nothing(tmp_path, content, by):
+    webvoyager_folder(tmp_path, "Shop--0")
+    with judge_server(lambda request: Full({"content": content})) as server:
+        assert judged(server, tmp_path, by).verdicts == {"Shop--0": True}
+
+
+def test_usage_that_is_no_number_costs_nothing():
+    used = Usage(1)
+    used.add(usage_in(SimpleNamespace(usage=SimpleNamespace(prompt_tokens="3", completion_tokens=None))))
+    used.add(usage_in(SimpleNamespace(usage="many")))
+    used.add(usage_in(SimpleNamespace(usage=SimpleNamespace(prompt_tokens=3, completion_tokens=2))))
+    assert used == Usage(4, 3, 2)
 
 
 def test_passing_troubles_are_tried_again(tmp_path):

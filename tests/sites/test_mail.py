@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -214,6 +215,12 @@ def test_a_code_that_is_shown_once(name: str) -> None:
     assert not wrong.done() and "recipients" in wrong.why() and wrong.episode.verdict().final
     send(visitor, **letter)
     assert visitor.done(), visitor.why()
+
+
+def test_a_search_knows_letters_beyond_a_to_z() -> None:
+    visitor = Visitor("mail-recall-far", 104)
+    found = [visitor.get(f"/search?{urlencode({'q': q})}") for q in ("Handover by Óscar Ortega", "handover óSCAR")]
+    assert [page.count('data-e="thread:') for page in found] == [2, 2]
 
 
 def test_distances_of_recall_differ() -> None:

@@ -22,7 +22,7 @@ from holotron.evals.grounding import Verdict, grounding_figures, screenspot_pro_
 from holotron.rollouts.store import RunReader
 from holotron.suites.base import GROUNDING, find_suite, suites
 from holotron.suites.grounding.benchmarks import BENCHMARKS, load
-from holotron.suites.grounding.items import Box, Nothing, Polygon, box
+from holotron.suites.grounding.items import Box, Nothing, Polygon, box, numbers_of, polygon
 from holotron.types import Answer, Click
 
 HERE = Path(__file__).parent
@@ -96,6 +96,8 @@ def test_boxes_are_held_to_their_notation():
         ([10, 20, 110, 70], "unit", "shares of the picture"),
         ([1, 2, 3], "xyxy", "four numbers"),
         ([1, 2, "3", 4], "xyxy", "four numbers"),
+        (7, "xyxy", "four numbers"),
+        ([0.05, 0.25, 0.5, 0.75], "xyxy", "less than a pixel; is this file in another notation"),
     ):
         with pytest.raises(InputError, match=says):
             box(values, notation, size, "file.json, row 7")  # type: ignore[arg-type]
@@ -180,6 +182,19 @@ def test_a_refusal_is_right_where_nothing_is_there_and_an_unusable_reply_is_not(
     assert figures.by["box_type=refusal"].accuracy == 1.0 and figures.by["box_type=bbox"].accuracy == 0.0
 
 
+def test_polygons_are_held_to_their_picture():
+    assert polygon([10, 10, 90, 10, 50, 80], (200, 100), "x") == Polygon(((10, 10), (90, 10), (50, 80)))
+    for values, says in (
+        ([10, 10, 90, 10, 50, 800], "does not fit"),
+        ([0.1, 0.1, 0.9, 0.1, 0.5, 0.8], "less than a pixel"),
+        ([10, 10, 90, 10], "three corners"),
+        ([10, 10, 90, 10, 50], "three corners"),
+        ([[10, 10], [90, 10], [50, 80]], "three corners"),
+    ):
+        with pytest.raises(InputError, match=f"file.json, row 7: .*{says}"):
+            polygon(values, (200, 100), "file.json, row 7")
+
+
 @pytest.mark.parametrize("name", [name for name in GROUNDING if name not in ("webclick", "groundui-1k")])
 def test_a_damaged_row_names_file_and_row(name, tmp_path):
     folder, file = made(name, tmp_path / "files")
@@ -191,8 +206,66 @@ def test_a_damaged_row_names_file_and_row(name, tmp_path):
         load(name, folder)
     if file.endswith(".json"):
         (folder / file).write_text(text[: len(text) // 2])
-        with pytest.raises(InputError, match=Path(file).name):
+        with pytest.raises(InputError, match=f"{Path(file).name}.* row"):
             load(name, folder)
+
+
+ODD = (None, 5, True, "x", "../x.png", "a\x00", [], [1], {}, [float("nan")] * 4, [[1, 2], [3, 4]], [10**400] * 4, [{}])
+
+
+@pytest.mark.parametrize("name", [name for name in GROUNDING if not name.endswith(("webclick", "1k", "clicks"))])
+def test_whatever_stands_in_a_row_the_error_names_it(name, tmp_path):
+    folder, file = made(name, tmp_path / "files")
+    rows = json.loads((folder / file).read_text())
+    for key in ("bbox", "box_coordinates", "img_filename", "image_path", "img_size", "image_size", "instruction"):
+        if key not in rows[1]:
+            continue
+        for value in ODD:
+            if key == "instruction" and isinstance(value, str) and value:
+                continue
+            (folder / file).write_text(json.dumps([rows[0], rows[1] | {key: value}]))
+            load.cache_clear()
+            if key == "box_coordinates" and numbers_of(value) is not None:
+                load(name, folder)  # of a refusal
+                continue
+            with pytest.raises(InputError, match=f"{Path(file).name}, row 2: "):
+                load(name, folder)
+    (folder / file).write_text(json.dumps(rows))
+    (folder / "images" / "a.png").write_bytes(b"no picture")
+    load.cache_clear()
+    with pytest.raises(InputError, match=f"{Path(file).name}, row 1: its picture cannot be read"):
+        load(name, folder)
+
+
+@pytest.mark.parametrize("name", ["webclick", "groundui-1k", "showdown-clicks"])
+def test_damaged_tables_name_file_and_row(name, tmp_path):
+    folder, file = made(name, tmp_path / "files")
+    if file.endswith(".csv"):
+        (folder / file).write_text((folder / file).read_text().replace("b.png", "c.png"))
+        with pytest.raises(InputError, match=r"data.csv, row 2: .*has no file c.png"):
+            load(name, folder)
+        (folder / file).write_bytes(b"id,image\n\xff\xfe")
+    else:
+        rows = pq.read_table(folder / file).to_pylist()
+        for damage in ({"bbox": 5.0}, {"bbox": [1.0]}, {"image": {"bytes": b"no picture", "path": None}}):
+            pq.write_table(pa.Table.from_pylist([row | damage for row in rows]), folder / file)
+            load.cache_clear()
+            with pytest.raises(InputError, match=r"test.parquet, row 1: "):
+                load(name, folder)
+        (folder / file).write_bytes(b"PAR1 and no more")
+    load.cache_clear()
+    with pytest.raises(InputError, match=Path(file).name):
+        load(name, folder)
+
+
+def test_two_pictures_of_one_name_are_not_guessed_between(tmp_path):
+    folder, file = made("screenspot-v2", tmp_path / "files")
+    (folder / "images" / "more").mkdir()
+    (folder / "images" / "more" / "a.png").write_bytes(png((20, 10)))
+    with pytest.raises(InputError, match=r"row 1: .*several files a.png"):
+        load("screenspot-v2", folder)
+    (folder / file).write_text((folder / file).read_text().replace("a.png", "images/a.png"))
+    assert {item.size for item in load("screenspot-v2", folder).values()} == {(200, 100)}
 
 
 def test_what_is_missing_is_said():

@@ -80,19 +80,32 @@ def calibrate(human: Labels, judged: Labels) -> Calibration:
 
 def read_human_labels(file: Path) -> Labels:
     """Online-Mind2Web's `human_label.json`: a list of rows with `task_id` and one `AGENT_human_label` per agent. Or,
-    for one agent, `{task: 0 or 1}`. Labels other than 0 and 1 (nobody could tell) are left out."""
+    for one agent, `{task: 0 or 1}`. Labels other than 0 and 1, or false and true (nobody could tell), are left out."""
     labels: Labels = {}
     rows = _json(file)
     if isinstance(rows, Mapping) and rows:
-        return {(plain_name(""), str(task)): int(value) for task, value in rows.items() if str(value) in ("0", "1")}
+        labels = {("", str(task)): label for task, value in rows.items() if (label := _label(value)) is not None}
+        return _some(labels, file)
     if not isinstance(rows, list):
         raise InputError(f"{file} holds a {type(rows).__name__}, not a list of rows")
     for number, row in enumerate(rows, start=1):
         if not isinstance(row, Mapping) or not isinstance(row.get("task_id"), str):
             raise InputError(f"{file}, row {number}: expected an object with a task_id")
         for key, value in row.items():
-            if key.endswith("_human_label") and str(value) in ("0", "1"):
-                labels[plain_name(key.removesuffix("_human_label")), row["task_id"]] = int(value)
+            if key.endswith("_human_label") and (label := _label(value)) is not None:
+                labels[plain_name(key.removesuffix("_human_label")), row["task_id"]] = label
+    return _some(labels, file)
+
+
+def _label(value: object) -> int | None:
+    if isinstance(value, str):
+        return {"0": 0, "1": 1, "false": 0, "true": 1}.get(value.strip().lower())
+    return int(value) if isinstance(value, int | float) and value in (0, 1) else None
+
+
+def _some(labels: Labels, file: Path) -> Labels:
+    if not labels:
+        raise InputError(f"{file} holds no label of 0 or 1, nor of false or true")
     return labels
 
 

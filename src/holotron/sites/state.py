@@ -50,6 +50,8 @@ class State:
     def __init__(self, schema: str) -> None:
         self.lock = threading.RLock()
         self._database = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+        # SQLite's own knows no letters but A to Z, so a search would never find Óscar.
+        self._database.create_function("lower", 1, _lower, deterministic=True)
         self._database.executescript(f"pragma synchronous=off; pragma journal_mode=off; {schema}")
         names = self.all("select name from sqlite_schema where type = 'table' and name not like 'sqlite_%'")
         self._tables = sorted(row["name"] for row in names)
@@ -129,3 +131,7 @@ class State:
     def close(self) -> None:
         with self.lock:
             self._database.close()
+
+
+def _lower(value: Any) -> Any:
+    return value.lower() if isinstance(value, str) else value

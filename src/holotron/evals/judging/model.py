@@ -89,15 +89,7 @@ class JudgeModel:
             response = await self._answered([to_openai(message) for message in messages], max_tokens)
         if isinstance(response, Said):
             return response, Usage(1)
-        used = response.usage
-        usage = Usage(1, getattr(used, "prompt_tokens", 0) or 0, getattr(used, "completion_tokens", 0) or 0)
-        if not response.choices:
-            raise Unanswered("the server answered without a choice")
-        choice = response.choices[0]
-        refusal = getattr(choice.message, "refusal", None)
-        text = choice.message.content or refusal or ""
-        refused = bool(refusal) or choice.finish_reason == _STOPPED
-        return Said(text, refused, choice.finish_reason == "length"), usage
+        return said_in(response), usage_in(response)
 
     async def _answered(self, messages: list[dict[str, Any]], max_tokens: int) -> Any:
         """The response; or, where a server's filter refuses the question itself, what it said."""
@@ -116,6 +108,9 @@ class JudgeModel:
             except (openai.APITimeoutError, TimeoutError):
                 raise Unanswered(f"{self._base_url} did not answer in time") from None
             except openai.APIConnectionError as error:
+                # By name: which library makes the client's connections depends on its version.
+                if type(error.__cause__).__name__ != "ConnectError":  # it was there, and broke off
+                    raise Unanswered(f"{self._base_url} broke off: {error.__cause__ or error}"[:500]) from None
                 raise PolicyError(
                     f"cannot reach the judge at {self._base_url} ({error.__cause__ or error}); is it running?"
                 ) from None
@@ -123,7 +118,7 @@ class JudgeModel:
                 if self._adapts(error, request):
                     continue
                 return self._refusal(error)
-            except (openai.OpenAIError, ValueError) as error:  # an answer that is no JSON, say
+            except (openai.OpenAIError, ValueError, RecursionError) as error:  # an answer that is no JSON, say
                 raise Unanswered(f"{self._base_url} answered what is no completion: {error}"[:500]) from None
 
     def _adapts(self, error: Any, request: Mapping[str, Any]) -> bool:
@@ -163,6 +158,37 @@ class JudgeModel:
 
     async def __aexit__(self, *error: object) -> None:
         await self.close()
+
+
+def said_in(response: Any) -> Said:
+    """What a response says. The client holds no answer to its form, so anything may stand anywhere in it."""
+    choices = getattr(response, "choices", None)
+    if not isinstance(choices, list) or not choices:
+        raise Unanswered("the server answered without a choice")
+    message: Any = getattr(choices[0], "message", None)
+    if not hasattr(message, "content"):
+        raise Unanswered("the server answered a choice without a message")
+    refusal, finish = getattr(message, "refusal", None), getattr(choices[0], "finish_reason", None)
+    text = _words(message.content) or _words(refusal)
+    return Said(text, bool(refusal) or finish == _STOPPED, finish == "length")
+
+
+def _words(content: Any) -> str:
+    """Content is a text, or a list of parts; thoughts in front of it, which some servers leave there, rule nothing."""
+    if isinstance(content, list):
+        parts = [part.get("text") for part in content if isinstance(part, Mapping)]
+        content = "".join(part for part in parts if isinstance(part, str))
+    if not isinstance(content, str):
+        return ""
+    spoken = content.rpartition("</think>")[2]
+    return "" if spoken.lstrip().startswith("<think>") else spoken
+
+
+def usage_in(response: Any) -> Usage:
+    used = getattr(response, "usage", None)
+    counts = [getattr(used, name, 0) for name in ("prompt_tokens", "completion_tokens")]
+    prompt, generated = (count if isinstance(count, int) and count > 0 else 0 for count in counts)
+    return Usage(1, prompt, generated)
 
 
 async def only_model(base_url: str) -> str:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,9 @@ from typing import Any
 from PIL import Image
 
 from holotron.errors import InputError, MissingDependency
-from holotron.suites.grounding.items import GroundingItem, Notation, Nothing, Polygon, Target, box
+from holotron.suites.grounding.items import GroundingItem, Notation, Nothing, Target, box, numbers_of, polygon
+from holotron.suites.navigation.files import object_of, text_content, whole_text
+from holotron.suites.navigation.files import rows_of as published_rows
 
 Row = Mapping[str, Any]
 
@@ -29,8 +30,7 @@ def screenspot(folder: Path, *, suffix: str) -> Iterator[GroundingItem]:
     for platform in ("desktop", "mobile", "web"):
         file = find(folder, f"screenspot_{platform}{suffix}.json")
         for number, row, where in rows_of(file):
-            name = text(row, "img_filename", where)
-            picture = find(folder, name)
+            picture = picture_of(folder, row, "img_filename", where)
             tags = {"platform": platform, "ui_type": one_of(row, "data_type", ("text", "icon"), where)}
             if "data_source" in row:
                 tags["source"] = str(row["data_source"])
@@ -51,7 +51,7 @@ def screenspot_pro(folder: Path) -> Iterator[GroundingItem]:
                 str(row.get("id", f"{file.stem}-{number}")),
                 text(row, "instruction", where),
                 size,
-                box(row["bbox"], "xyxy", size, where),
+                box(row.get("bbox"), "xyxy", size, where),
                 reader(folder / "images" / text(row, "img_filename", where), where),
                 tags,
             )
@@ -63,21 +63,22 @@ def osworld_g(folder: Path, *, refined: bool = False) -> Iterator[GroundingItem]
     buckets = _buckets(folder)
     for _, row, where in rows_of(file):
         size = size_of(row, "image_size", where)
-        values = row.get("box_coordinates")
-        if not isinstance(values, Sequence):
-            raise InputError(f"{where}: box_coordinates is a list of numbers, found {values!r}")
-        kinds = row.get("GUI_types") or []
+        values, kinds = row.get("box_coordinates"), row.get("GUI_types") or []
+        if not isinstance(kinds, list) or not all(isinstance(kind, str) for kind in kinds):
+            raise InputError(f"{where}: GUI_types is a list of names, found {kinds!r}"[:300])
         match one_of(row, "box_type", ("bbox", "polygon", "refusal"), where):
             case "bbox":
                 target: Target = box(values, "xywh", size, where)
             case "polygon":
-                target = _polygon(values, where)
+                target = polygon(values, size, where)
             case _:
+                if numbers_of(values) is None:
+                    raise InputError(f"{where}: box_coordinates is a list of numbers, found {values!r}"[:300])
                 target = Nothing()
         tags = {"box_type": str(row["box_type"])}
         tags |= {f"bucket:{name}": "yes" for name, own in buckets.items() if set(kinds) & set(own)}
-        picture = reader(find(folder, text(row, "image_path", where)), where)
-        yield GroundingItem(text(row, "id", where), text(row, "instruction", where), size, target, picture, tags)
+        read = reader(picture_of(folder, row, "image_path", where), where)
+        yield GroundingItem(text(row, "id", where), text(row, "instruction", where), size, target, read, tags)
 
 
 def webclick(folder: Path) -> Iterator[GroundingItem]:
@@ -93,39 +94,31 @@ def groundui(folder: Path) -> Iterator[GroundingItem]:
 def showdown(folder: Path) -> Iterator[GroundingItem]:
     """Showdown-clicks: `data.csv` with x1, y1, x2, y2 in pixels, pictures beside it."""
     file = find(folder, "data.csv")
-    with file.open(newline="", encoding="utf-8") as opened:
-        for number, row in enumerate(csv.DictReader(opened), start=1):
-            where = f"{file}, row {number}"
-            try:
-                size = (int(row["width"]), int(row["height"]))
-                corners = [float(row[key]) for key in ("x1", "y1", "x2", "y2")]
-            except (KeyError, TypeError, ValueError) as error:
-                raise InputError(f"{where}: x1, y1, x2, y2, width and height must be numbers ({error})") from None
-            picture = reader(find(folder, text(row, "image", where)), where)
-            target = box(corners, "xyxy", size, where)
-            yield GroundingItem(str(row.get("id") or number), text(row, "instruction", where), size, target, picture)
+    content = text_content(file).removeprefix("\ufeff")  # what spreadsheets put before it
+    for number, row in enumerate(csv.DictReader(io.StringIO(content, newline="")), start=1):
+        where = f"{file}, row {number}"
+        try:
+            size = (int(row["width"]), int(row["height"]))
+            corners = [float(row[key]) for key in ("x1", "y1", "x2", "y2")]
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{where}: x1, y1, x2, y2, width and height must be numbers ({error})") from None
+        read = reader(picture_of(folder, row, "image", where), where)
+        target = box(corners, "xyxy", size, where)
+        yield GroundingItem(str(row.get("id") or number), text(row, "instruction", where), size, target, read)
 
 
 # ------------------------------------------------------------------------------------------------------------- reading
 
 
 def rows_of(file: Path) -> Iterator[tuple[int, Row, str]]:
-    try:
-        rows = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(f"{file} is not valid JSON: {error}") from None
-    if not isinstance(rows, list):
-        raise InputError(f"{file} holds a {type(rows).__name__}, not a list of rows")
-    for number, row in enumerate(rows, start=1):
-        where = f"{file}, row {number}"
-        if not isinstance(row, Mapping):
-            raise InputError(f"{where}: a row is an object, found {row!r}"[:200])
+    for number, (row, where) in enumerate(published_rows(file), start=1):
         yield number, row, where
 
 
 def parquet_items(folder: Path, notation: Notation, tags: Mapping[str, str]) -> Iterator[GroundingItem]:
     """`tags`: what a tag is called here -> its column, where there is one."""
     try:
+        import pyarrow
         import pyarrow.parquet as parquet
     except ModuleNotFoundError:
         raise MissingDependency.extra("pyarrow", "agent") from None
@@ -134,62 +127,74 @@ def parquet_items(folder: Path, notation: Notation, tags: Mapping[str, str]) -> 
         raise InputError(f"{folder} holds no Parquet files")
     for file in files:
         number = 0
-        for batch in parquet.ParquetFile(file).iter_batches(batch_size=32):
-            for row in batch.to_pylist():
-                number += 1
-                where = f"{file}, row {number}"
-                stored = row.get("image")
-                data = stored.get("bytes") if isinstance(stored, Mapping) else stored
-                if not isinstance(data, bytes):
-                    raise InputError(f"{where}: image holds no bytes")
-                size = _measured(data, where)
-                yield GroundingItem(
-                    f"{file.stem}-{number}",
-                    text(row, "instruction", where),
-                    size,
-                    box(row.get("bbox") or (), notation, size, where),
-                    lambda data=data: data,  # type: ignore[misc]
-                    {name: str(row[column]) for name, column in tags.items() if row.get(column) is not None},
-                )
+        try:
+            for batch in parquet.ParquetFile(file).iter_batches(batch_size=32):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield _parquet_item(f"{file.stem}-{number}", row, f"{file}, row {number}", notation, tags)
+        except (pyarrow.ArrowException, OSError) as error:
+            raise InputError(f"{file}, after row {number}: {error}") from None
+
+
+def _parquet_item(id: str, row: Row, where: str, notation: Notation, tags: Mapping[str, str]) -> GroundingItem:
+    stored = row.get("image")
+    data = stored.get("bytes") if isinstance(stored, Mapping) else stored
+    if not isinstance(data, bytes):
+        raise InputError(f"{where}: image holds no bytes")
+    size = _measured(io.BytesIO(data), where)
+    target = box(row.get("bbox"), notation, size, where)
+    kept = {name: str(row[column]) for name, column in tags.items() if row.get(column) is not None}
+    return GroundingItem(id, text(row, "instruction", where), size, target, lambda: data, kept)
 
 
 def from_file(
     id: str, row: Row, where: str, picture: Path, notation: Notation, tags: Mapping[str, str]
 ) -> GroundingItem:
     """An item whose row does not say how large its picture is."""
-    read = reader(picture, where)
-    with Image.open(picture) as opened:
-        size = opened.size
-    target = box(row.get("bbox") or (), notation, size, where)
-    return GroundingItem(id, text(row, "instruction", where), size, target, read, tags)
+    size = _measured(picture, where)
+    target = box(row.get("bbox"), notation, size, where)
+    return GroundingItem(id, text(row, "instruction", where), size, target, picture.read_bytes, tags)
 
 
-def reader(picture: Path, where: str) -> Any:
-    if not picture.is_file():
-        raise InputError(f"{where}: its picture {picture} is not there")
+def reader(picture: Path, where: str) -> Callable[[], bytes]:
+    _measured(picture, where)
     return picture.read_bytes
+
+
+def picture_of(folder: Path, row: Row, key: str, where: str) -> Path:
+    try:
+        return find(folder, text(row, key, where))
+    except InputError as error:
+        raise InputError(str(error) if str(error).startswith(where) else f"{where}: {error}") from None
 
 
 def find(folder: Path, name: str) -> Path:
     """A file of the benchmark, wherever below the folder it was unpacked."""
     if (folder / name).is_file():
         return folder / name
-    found = _index(folder).get(Path(name).name)
-    if found is None:
+    found = _index(folder).get(Path(name).name, [])
+    ending = [path for path in found if path.as_posix().endswith(f"/{name}")]
+    if len(ending or found) > 1:
+        raise InputError(f"{folder} has several files {name}: {', '.join(map(str, (ending or found)[:2]))}")
+    if not found:
         raise InputError(f"{folder} has no file {name}")
-    return found
+    return (ending or found)[0]
 
 
 @lru_cache(maxsize=8)
-def _index(folder: Path) -> dict[str, Path]:
-    return {path.name: path for path in sorted(folder.rglob("*")) if path.is_file()}
+def _index(folder: Path) -> dict[str, list[Path]]:
+    index: dict[str, list[Path]] = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            index.setdefault(path.name, []).append(path)
+    return index
 
 
 def text(row: Row, key: str, where: str) -> str:
     value = row.get(key)
     if not isinstance(value, str) or not value.strip():
         raise InputError(f"{where}: {key} is missing or empty")
-    return value
+    return whole_text(value, f"{where}: {key}")
 
 
 def one_of(row: Row, key: str, known: Sequence[str], where: str) -> str:
@@ -205,24 +210,25 @@ def size_of(row: Row, key: str, where: str) -> tuple[int, int]:
     return value[0], value[1]
 
 
-def _polygon(values: Sequence[float], where: str) -> Polygon:
-    if len(values) < 6 or len(values) % 2 or not all(isinstance(v, int | float) for v in values):
-        raise InputError(f"{where}: a polygon is a flat list of at least three corners, found {list(values)!r}")
-    return Polygon(tuple((float(x), float(y)) for x, y in zip(values[::2], values[1::2], strict=True)))
-
-
 def _buckets(folder: Path) -> dict[str, list[str]]:
     """Which kinds of elements the publication counts as what."""
     try:
         file = find(folder, "buckets.json")
     except InputError:
         return {}
-    return {str(name): list(kinds) for name, kinds in json.loads(file.read_text()).items()}
+    buckets: dict[str, list[str]] = {}
+    for name, kinds in object_of(file).items():
+        if not isinstance(kinds, list):
+            raise InputError(f"{file}: {name} is a list of kinds of elements, found {kinds!r}"[:300])
+        buckets[name] = [str(kind) for kind in kinds]
+    return buckets
 
 
-def _measured(data: bytes, where: str) -> tuple[int, int]:
+def _measured(picture: Path | io.BytesIO, where: str) -> tuple[int, int]:
     try:
-        with Image.open(io.BytesIO(data)) as opened:
+        with Image.open(picture) as opened:
             return opened.size
+    except FileNotFoundError:
+        raise InputError(f"{where}: its picture {picture} is not there") from None
     except (OSError, ValueError) as error:
         raise InputError(f"{where}: its picture cannot be read: {error}") from None

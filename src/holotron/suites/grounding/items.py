@@ -85,11 +85,24 @@ class GroundingItem:
     tags: Mapping[str, str] = field(default_factory=dict)  # what results are broken down by
 
 
-def box(values: Sequence[float], notation: Notation, size: tuple[int, int], where: str) -> Box:
+def numbers_of(values: object) -> list[float] | None:
+    """A list of numbers as such; None: it is something else."""
+    if not isinstance(values, Sequence) or isinstance(values, str | bytes):
+        return None
+    if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        return None
+    try:
+        return [float(value) for value in values]
+    except OverflowError:
+        return None
+
+
+def box(values: object, notation: Notation, size: tuple[int, int], where: str) -> Box:
     """A published box, checked against the picture. `where` is the file and the row."""
-    if len(values) != 4 or not all(isinstance(v, int | float) and not isinstance(v, bool) for v in values):
-        raise InputError(f"{where}: a box is four numbers, found {values!r}")
-    a, b, c, d = map(float, values)
+    numbers = numbers_of(values)
+    if numbers is None or len(numbers) != 4:
+        raise InputError(f"{where}: a box is four numbers, found {values!r}"[:300])
+    a, b, c, d = numbers
     width, height = size
     match notation:
         case "xyxy":
@@ -98,14 +111,27 @@ def box(values: Sequence[float], notation: Notation, size: tuple[int, int], wher
             left, top, right, bottom = a, b, a + c, b + d
         case "unit":
             if not all(-SLACK <= v <= 1 + SLACK for v in (a, b, c, d)):
-                raise InputError(f"{where}: boxes here are shares of the picture from 0 to 1, found {list(values)!r}")
+                raise InputError(f"{where}: boxes here are shares of the picture from 0 to 1, found {numbers!r}")
             left, top, right, bottom = a * width, b * height, c * width, d * height
     fits = -SLACK * width <= left <= right <= (1 + SLACK) * width
     fits = fits and -SLACK * height <= top <= bottom <= (1 + SLACK) * height
     if not fits:
         meant = {"xyxy": "left, top, right, bottom", "xywh": "left, top, width, height", "unit": "shares"}[notation]
         raise InputError(
-            f"{where}: {list(values)!r} read as {meant} does not fit a picture of {width} x {height}; "
+            f"{where}: {numbers!r} read as {meant} does not fit a picture of {width} x {height}; "
             "is this file in another notation?"
         )
+    if right - left < 1 and bottom - top < 1:
+        raise InputError(f"{where}: {numbers!r} is less than a pixel; is this file in another notation?")
     return Box(left, top, right, bottom)
+
+
+def polygon(values: object, size: tuple[int, int], where: str) -> Polygon:
+    """A published polygon, a flat list of corners in pixels, checked against the picture."""
+    numbers = numbers_of(values)
+    if numbers is None or len(numbers) < 6 or len(numbers) % 2:
+        raise InputError(f"{where}: a polygon is a flat list of at least three corners, found {values!r}"[:300])
+    # The box around it is held to what every box is held to.
+    across, down = numbers[::2], numbers[1::2]
+    box([min(across), min(down), max(across), max(down)], "xyxy", size, where)
+    return Polygon(tuple(zip(across, down, strict=True)))

@@ -61,7 +61,7 @@ def _from_hub(repository: str, name: str, source: str) -> Path:
 
 def rows_of(file: Path) -> Iterator[tuple[Row, str]]:
     """The rows of a JSON list or of JSON lines, each with file and row for messages."""
-    content = _read(file)
+    content = text_content(file)
     if content.lstrip().startswith("["):
         yield from _list(file, content)
         return
@@ -78,13 +78,13 @@ def rows_of(file: Path) -> Iterator[tuple[Row, str]]:
 def object_of(file: Path) -> Mapping[str, Any]:
     """A file that is one JSON object."""
     try:
-        found = json.loads(_read(file))
+        found = json.loads(text_content(file))
     except ValueError as error:
         raise InputError(f"{file} is not valid JSON: {error}") from None
     return _object(found, str(file))
 
 
-def _read(file: Path) -> str:
+def text_content(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except OSError as error:
@@ -131,8 +131,17 @@ def text_of(row: Row, where: str, *keys: str) -> str:
     for key in keys:
         value = row.get(key)
         if isinstance(value, str) and value.strip():
-            return value.strip()
+            return whole_text(value.strip(), f"{where}: {key}")
     raise InputError(f"{where}: {' or '.join(keys)} is missing or empty")
+
+
+def whole_text(value: str, where: str) -> str:
+    """JSON can say half a character, which nothing can store or send."""
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"{where} holds half a character at {error.start}") from None
+    return value
 
 
 def address_of(row: Row, where: str, *keys: str) -> str:
@@ -141,7 +150,8 @@ def address_of(row: Row, where: str, *keys: str) -> str:
     address = said if "://" in said else f"https://{said}"
     try:
         parts = urlsplit(address)
-        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and " " not in parts.netloc
+        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.netloc.isprintable()
+        sound = sound and " " not in parts.netloc and parts.port != -1  # a port that is none raises
     except ValueError:
         sound = False
     if not sound:
