@@ -53,18 +53,18 @@ Images = ImageSource | Path | list[Any] | tuple[Any, ...]  # of ImageSource and 
 
 
 class SchemalessOptions(TypedDict, total=False):
-    """What may be said beside the messages and a schema."""
+    """What may be said beside the messages and a schema; `Model.chat` describes it."""
 
-    images: Images  # bytes, arrays, PIL images, files or data URLs, one or a list; before the last message's text
-    tools: Tools | None  # that the reply may call, in OpenAI's form
-    sampling: SamplingParams | None  # see `Model.sampling`
-    thinking: bool  # let it reason first
+    images: Images
+    tools: Tools | None
+    sampling: SamplingParams | None
+    thinking: bool
 
 
 class ChatOptions(SchemalessOptions, total=False):
     """What may be said beside the messages."""
 
-    schema: Schema | None  # the reply is JSON that fits it: a JSON schema, or a pydantic class
+    schema: Schema | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,14 @@ class Model:
     def chat(self, messages: Messages, **options: Unpack[ChatOptions]) -> ChatReply: ...
 
     def chat(self, messages: Messages, **options: Any) -> ChatReply:
-        """One reply to a whole conversation. For one that goes on, a `session` computes only what is new."""
+        """One reply to a whole conversation. For one that goes on, a `session` computes only what is new.
+
+        images    bytes, arrays, PIL images, files or data URLs, one or a list; they go before the last message's text
+        schema    the reply is JSON that fits it: a JSON schema, or a pydantic class
+        tools     that the reply may call, in OpenAI's form
+        sampling  see `Model.sampling`
+        thinking  let it reason first
+        """
         with self.session() as session:
             return session.chat(messages, **options)
 
@@ -168,7 +175,7 @@ class ChatSession:
     def chat(self, messages: Messages, **options: Unpack[ChatOptions]) -> ChatReply: ...
 
     def chat(self, messages: Messages, **options: Any) -> ChatReply:
-        """The reply to what is new. `images` go before the text of the last message."""
+        """The reply to what is new; options as in `Model.chat`."""
         turn = _Turn(self, messages, cast(ChatOptions, options))
         result = turn.generation.result()
         cut = result.finish_reason != "stop"
