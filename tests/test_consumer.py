@@ -22,6 +22,12 @@ from typing import Any
 
 import holotron
 from holotron import errors, types
+from pydantic import BaseModel
+
+
+class Place(BaseModel):
+    x: int
+    y: int
 
 
 class Middle:
@@ -74,6 +80,7 @@ def talk(picture: bytes) -> str:
             print(part.content)
         with model.session() as session:
             session.chat("Here.")
+            reveal_type(session.chat("And where exactly?", schema=Place).parsed)
             reveal_type(session.fork())
         return reply.content
 

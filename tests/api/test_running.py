@@ -124,6 +124,9 @@ def test_log_ins_are_kept_in_a_profile(site: Site, tmp_path: Path):
     with pytest.raises(errors.ConfigError, match="not a saved browser profile"):
         who()
     assert profile.read_text() == "not a profile"
+    profile = profile / "below-a-file.json"
+    with pytest.raises(errors.StorageError, match="cannot write"):  # before anything is done, not at the end
+        who()
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ cannot be written to. Real processes."""
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -63,7 +64,38 @@ def test_help_is_readable_everywhere(environment: dict[str, str]):
     if "NO_COLOR" in environment:
         assert "\x1b[3" not in text  # no colour; bold is none
     if "COLUMNS" in environment:
-        assert max(map(len, text.splitlines())) <= int(environment["COLUMNS"])
+        assert max(map(len, text.splitlines())) <= max(int(environment["COLUMNS"]), 40)
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&- 2>&-"])
+def test_streams_that_are_closed_from_the_beginning(closed: str):
+    """As services and `nohup` start programs."""
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+    for words, status in (("--help", 0), ("report nowhere", 4)):
+        line = f"{' '.join(HOLOTRON)} {words} {closed}"
+        done = subprocess.run(["bash", "-c", line], capture_output=True, env=environment, timeout=60, check=False)
+        assert done.returncode == status, done.stderr
+        assert b"Traceback" not in done.stderr
+
+
+def test_output_that_cannot_be_written():
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+    for words in (["--help"], ["run", "--help"]):
+        with open("/dev/full", "w") as full:
+            command = [*HOLOTRON, *words]
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, env=environment, check=False)
+        assert done.returncode == 9
+        assert done.stderr.startswith(b"holotron: ") and done.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_no_option_is_cut_off(columns: int):
+    """In a narrow terminal, too, what can be typed can be read."""
+    text = shell("run", "--help", COLUMNS=str(columns)).stdout.decode()
+    assert "…" not in text
+    for option in ("--url", "--headed", "--temperature", "--sample-seed", "--no-thinking", "--watch-at"):
+        assert re.search(rf"{option}\b", text), option
+    assert text.count("$ holotron run") >= 4  # each example begins a line of its own
 
 
 def test_an_error_in_any_encoding():

@@ -53,6 +53,7 @@ def every_public_name_and_command_is_in_the_reference(site: Path) -> None:
     for name in holotron.__all__:
         if name != "__version__":
             assert f'id="holotron.{name}"' in page, name
+    assert "<li><code>profile</code>: a file with saved log-ins" in page  # two columns in the source, a list here
     commands = (site / "reference" / "cli.html").read_text()
     assert all(f'id="holotron-{name}"' in commands for name in COMMANDS)
 

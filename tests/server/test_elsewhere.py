@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from typing import Any
@@ -118,6 +119,49 @@ def test_neutral_values_are_accepted(server: ServerProcess) -> None:
     assert chat(server, tool_choice="none", stop=["a", "b"], reasoning_effort="max").status_code == 200
     assert chat(server, tool_choice="required").json()["error"]["param"] == "tool_choice"
     assert chat(server, sesion_id="x").json()["error"]["code"] == "unknown_parameter"
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "message"),
+    [
+        ({"response_format": {"type": "json_schema", "json_schema": {}}}, "response_format.json_schema.schema", "req"),
+        ({"response_format": "json_object"}, "response_format", "an object"),
+        ({"messages": [{"role": "user", "content": ["x"]}]}, "messages[0].content[0]", "an object"),
+        (
+            {"messages": [{"role": "user", "content": [{"text": "x"}]}]},
+            "messages[0].content[0]",
+            "type: Field required",
+        ),
+        ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages[0].content[0].text", "required"),
+        ({"tools": [{"type": "custom", "custom": {}}]}, "tools[0].type", "only 'function' is supported"),
+        ({"tool_choice": {"type": "allowed_tools"}}, "tool_choice.type", "only 'function' is supported"),
+        ({"stop": ["a", None]}, "stop[1]", "a valid string"),
+    ],
+)
+def test_a_mistake_is_told_once_where_it_is(server: ServerProcess, fields: Any, param: str, message: str) -> None:
+    """Not once for each kind of value that the field might have had, and without the names of those kinds."""
+    error = chat(server, **fields).json()["error"]
+    assert error["param"] == param
+    assert error["message"].count("should be") + error["message"].count("required") <= 1
+    assert message.lower() in error["message"].lower()
+
+
+def test_bodies_and_addresses_that_missed(server: ServerProcess) -> None:
+    url = f"{server.url}/v1/chat/completions"
+    for body in ([], "x", None):
+        error = HTTP.post(url, content=json.dumps(body), headers={"content-type": "application/json"}).json()["error"]
+        assert error["message"] == "the body must be a JSON object"
+    packed = {"content-type": "application/json", "content-encoding": "gzip"}
+    response = HTTP.post(url, content=gzip.compress(b"{}"), headers=packed)
+    assert (response.status_code, "gzip" in response.json()["error"]["message"]) == (415, True)
+    for wrong, right in (("/chat/completions", "/v1/chat/completions"), ("/v1/v1/responses/resp_1", "/v1/responses/")):
+        assert f"Did you mean {right}" in HTTP.post(server.url + wrong, json={}).json()["error"]["message"]
+    assert "mean" not in HTTP.post(f"{server.url}/v1/embeddings", json={}).json()["error"]["message"]
+
+
+def test_a_schema_that_nothing_fits_is_refused(server: ServerProcess) -> None:
+    endless = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"$ref": "#"}}}
+    assert chat(server, response_format=endless).json()["error"]["message"].endswith("no reply could ever satisfy it")
 
 
 # --------------------------------------------------------------------------------------------------------- messages

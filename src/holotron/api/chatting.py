@@ -28,9 +28,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypedDict, Unpack
+from typing import Any, Generic, TypedDict, Unpack, cast, overload
 
 from pydantic import BaseModel, ValidationError
+from typing_extensions import TypeVar  # with defaults, in Python 3.11 too; pydantic brings it
 
 from holotron.engine import Engine, EngineConfig, Generation, Grammar, Result, SamplingParams
 from holotron.engine import Session as EngineSession
@@ -46,25 +47,32 @@ from holotron.registry import did_you_mean
 Messages = str | Sequence[Mapping[str, Any]]
 Schema = Mapping[str, Any] | type[BaseModel]
 Tools = Sequence[Mapping[str, Any]]
+Object = TypeVar("Object", bound=BaseModel)
+Parsed = TypeVar("Parsed", default=Any)
 Images = ImageSource | Path | list[Any] | tuple[Any, ...]  # of ImageSource and Path
 
 
-class ChatOptions(TypedDict, total=False):
+class SchemalessOptions(TypedDict, total=False):
+    """What may be said beside the messages and a schema; `Model.chat` describes it."""
+
+    images: Images
+    tools: Tools | None
+    sampling: SamplingParams | None
+    thinking: bool
+
+
+class ChatOptions(SchemalessOptions, total=False):
     """What may be said beside the messages."""
 
-    images: Images  # bytes, arrays, PIL images, files or data URLs, one or a list; before the last message's text
-    schema: Schema | None  # the reply is JSON that fits it: a JSON schema, or a pydantic class
-    tools: Tools | None  # that the reply may call, in OpenAI's form
-    sampling: SamplingParams | None  # see `Model.sampling`
-    thinking: bool  # let it reason first
+    schema: Schema | None
 
 
 @dataclass(frozen=True, slots=True)
-class ChatReply:
+class ChatReply(Generic[Parsed]):
     content: str
     reasoning: str
     tool_calls: tuple[ToolCall, ...]
-    parsed: Any  # with a schema: the JSON, or an object of the class that was given
+    parsed: Parsed  # with a schema: the JSON, or an object of the class that was given
     finish_reason: str
     prompt_tokens: int
     cached_tokens: int
@@ -81,8 +89,28 @@ class Model:
         self.name = source
         self._closed = False
 
-    def chat(self, messages: Messages, **options: Unpack[ChatOptions]) -> ChatReply:
-        """One reply to a whole conversation. For one that goes on, a `session` computes only what is new."""
+    @overload
+    def chat(
+        self, messages: Messages, *, schema: type[Object], **options: Unpack[SchemalessOptions]
+    ) -> ChatReply[Object]: ...
+
+    @overload
+    def chat(
+        self, messages: Messages, *, schema: None = None, **options: Unpack[SchemalessOptions]
+    ) -> ChatReply[None]: ...
+
+    @overload
+    def chat(self, messages: Messages, **options: Unpack[ChatOptions]) -> ChatReply: ...
+
+    def chat(self, messages: Messages, **options: Any) -> ChatReply:
+        """One reply to a whole conversation. For one that goes on, a `session` computes only what is new.
+
+        images    bytes, arrays, PIL images, files or data URLs, one or a list; they go before the last message's text
+        schema    the reply is JSON that fits it: a JSON schema, or a pydantic class
+        tools     that the reply may call, in OpenAI's form
+        sampling  see `Model.sampling`
+        thinking  let it reason first
+        """
         with self.session() as session:
             return session.chat(messages, **options)
 
@@ -133,9 +161,22 @@ class ChatSession:
         self._said = said
         self._tools = tools  # they stand at the beginning of the conversation
 
-    def chat(self, messages: Messages, **options: Unpack[ChatOptions]) -> ChatReply:
-        """The reply to what is new. `images` go before the text of the last message."""
-        turn = _Turn(self, messages, options)
+    @overload
+    def chat(
+        self, messages: Messages, *, schema: type[Object], **options: Unpack[SchemalessOptions]
+    ) -> ChatReply[Object]: ...
+
+    @overload
+    def chat(
+        self, messages: Messages, *, schema: None = None, **options: Unpack[SchemalessOptions]
+    ) -> ChatReply[None]: ...
+
+    @overload
+    def chat(self, messages: Messages, **options: Unpack[ChatOptions]) -> ChatReply: ...
+
+    def chat(self, messages: Messages, **options: Any) -> ChatReply:
+        """The reply to what is new; options as in `Model.chat`."""
+        turn = _Turn(self, messages, cast(ChatOptions, options))
         result = turn.generation.result()
         cut = result.finish_reason != "stop"
         part = turn.parser.push(result.text, result.tokens) + turn.parser.finish(cut=cut)

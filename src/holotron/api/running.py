@@ -160,6 +160,10 @@ async def run_async(
         "attach": cdp,
     }
     _check(goal, url, steps, seconds, tokens, view)
+    if options["profile"] is not None:
+        from holotron.envs.profile import saved_state
+
+        saved_state(options["profile"])
     if policy == BUNDLED and not private:
         warnings.warn(f"{NOT_FOR_THE_WEB} Name a larger model, or a server's address, as policy.", stacklevel=2)
     today = time.strftime("%A, %Y-%m-%d")

@@ -13,10 +13,11 @@ import importlib
 import inspect
 import os
 import re
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn, TextIO
+from typing import Any, Literal, NoReturn, TextIO
 
 import typer
 from typer.core import TyperGroup
@@ -25,6 +26,7 @@ from holotron import __version__
 from holotron.cli.overview import ABOUT, COMMANDS, EPILOG
 from holotron.errors import HolotronError
 
+BOXES = 80  # columns: in a narrower terminal they would cut off the names of options
 BUGS = "https://github.com/holotron/holotron/issues"
 # Typer has a click of its own in some versions and the installed one in others.
 UsageProblem: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
@@ -63,14 +65,16 @@ def command_line(words: Sequence[str]) -> typer.Typer:
     the overview. A command's module offers a Typer `app`: one function is the command itself, several are its
     sub-commands."""
     wanted = next((word for word in words if not word.startswith("-")), None)
+    width = shutil.get_terminal_size().columns
+    markup: Literal["rich"] | None = "rich" if width >= BOXES else None
     app = typer.Typer(
         cls=Commands,
         no_args_is_help=True,
         add_completion=False,
-        rich_markup_mode="rich",
+        rich_markup_mode=markup,
         help=ABOUT,
         epilog=EPILOG,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings={"help_option_names": ["-h", "--help"], "terminal_width": max(width, 20) - 1},
     )
     app.callback()(holotron)
     for name, (module, summary) in COMMANDS.items():
@@ -78,7 +82,8 @@ def command_line(words: Sequence[str]) -> typer.Typer:
             app.command(name, help=summary)(lambda: None)
             continue
         offered: typer.Typer = importlib.import_module(module).app
-        _unwrap_help(offered)
+        offered.rich_markup_mode = markup
+        _unwrap_help(offered, alone="\n" if markup else "\n\n")
         if len(offered.registered_commands) == 1 and not offered.registered_groups and not offered.registered_callback:
             only = offered.registered_commands[0]
             assert only.callback is not None
@@ -88,18 +93,19 @@ def command_line(words: Sequence[str]) -> typer.Typer:
     return app
 
 
-def _unwrap_help(offered: typer.Typer) -> None:
-    """Docstrings are wrapped for the source; a terminal wraps them for itself. Examples and tables stay lines."""
+def _unwrap_help(offered: typer.Typer, alone: str) -> None:
+    """Docstrings are wrapped for the source; a terminal wraps them for itself. Examples and tables stay lines; `alone`
+    is what keeps two of them apart."""
     for info in (*offered.registered_commands, offered.registered_callback):
         if info is not None and (text := info.help or inspect.getdoc(info.callback)):
-            info.help = "\n\n".join(_unwrapped(part) for part in re.split(r"\n\s*\n", text))
+            info.help = "\n\n".join(_unwrapped(part, alone) for part in re.split(r"\n\s*\n", text))
 
 
-def _unwrapped(paragraph: str) -> str:
+def _unwrapped(paragraph: str, alone: str) -> str:
     lines = [line.strip().removeprefix("$ ") for line in paragraph.splitlines()]
     if all(line.startswith(("holotron ", "torchrun ")) for line in lines):
-        return "\n".join(f"$ {line}" for line in lines)
-    return "\n".join(lines) if all("  " in line for line in lines) else " ".join(lines)
+        return alone.join(f"$ {line}" for line in lines)
+    return alone.join(lines) if all("  " in line for line in lines) else " ".join(lines)
 
 
 def _version(wanted: bool) -> None:
@@ -121,8 +127,8 @@ def main(words: Sequence[str] | None = None) -> NoReturn:
     try:
         status = _run(sys.argv[1:] if words is None else words)
         sys.stdout.flush()
-    except BrokenPipeError:
-        status = reader_left()
+    except OSError as error:
+        status = not_written(error)
     sys.exit(status)
 
 
@@ -182,6 +188,14 @@ def _print_anything(stream: TextIO) -> None:
     """A terminal that knows fewer characters than we use shows another one in their place; it is no reason to stop."""
     if hasattr(stream, "reconfigure"):
         stream.reconfigure(errors="replace")
+
+
+def not_written(error: OSError) -> int:
+    """What was to be printed cannot be: nobody reads on, or the disk that it goes to is full."""
+    status = reader_left()
+    if isinstance(error, BrokenPipeError):
+        return status
+    return _say(f"cannot write the output: {error.strerror}", 9)
 
 
 def reader_left() -> int:

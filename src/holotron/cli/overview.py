@@ -6,6 +6,7 @@ command is imported for it.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -61,17 +62,26 @@ def overview(bold: bool = False) -> str:
 
 def main() -> None:
     """The entry point of the package."""
-    if (answer := _at_once(sys.argv[1:])) is not None:
-        try:
-            print(answer, flush=True)
-            sys.exit(0)
-        except BrokenPipeError:
-            from holotron.cli.main import reader_left
+    _open_streams()
+    answer = _at_once(sys.argv[1:])
+    if answer is None:
+        from holotron.cli.main import main as run
 
-            sys.exit(reader_left())
-    from holotron.cli.main import main as run
+        run()
+    try:
+        print(answer, flush=True)
+    except OSError as error:
+        from holotron.cli.main import not_written
 
-    run()
+        sys.exit(not_written(error))
+
+
+def _open_streams() -> None:
+    """A shell may start us with streams closed (`<&-`), and then Python has none. In this order each gets its own
+    number again, so that no file or connection is taken for it."""
+    for name, mode in {"stdin": "r", "stdout": "w", "stderr": "w"}.items():
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 (it stays open)
 
 
 def _at_once(words: Sequence[str]) -> str | None:

@@ -27,9 +27,7 @@ def plan(
     gpu: Annotated[str, typer.Option(help="B200, H200, H100, A100-80, A100-40, L40S, RTX-4090, ...")] = "H200",
     memory: Annotated[float | None, typer.Option(min=0.1, help="GiB, instead of a named GPU.")] = None,
     fraction: Annotated[float, typer.Option(min=0.01, max=1.0, help="Share of the memory to plan with.")] = 0.92,
-    context: Annotated[
-        str, typer.Option(help="Tokens per session; several with commas.")
-    ] = "4096,16384,32768,65536,131072",
+    context: Annotated[str, typer.Option(help="Tokens per session; several with commas.")] = "4k,16k,32k,64k,128k",
     sessions: Annotated[
         int | None, typer.Option(min=1, help="Sessions at once.", show_default="as many as fit")
     ] = None,

@@ -83,8 +83,8 @@ def run(
         str | None,
         typer.Option(
             metavar="ADDRESS",
-            help="Work in a browser that runs already (started with --remote-debugging-port=9222): "
-            "http://127.0.0.1:9222. Its requests are checked by name only.",
+            help="Work in a browser that runs already and listens there, such as http://127.0.0.1:9222. Its requests "
+            "are checked by name only.",
         ),
     ] = None,
     as_json: Annotated[
@@ -117,8 +117,8 @@ def run(
     ask = terminal_approver(folder) if sys.stdin.isatty() and not as_json else None
     if ask is None and not watch and confirm is not Confirm.never:
         console.print(
-            "Nobody to ask here: what would have to be asked about is refused, unless --rules allow it; "
-            "--confirm never allows everything.",
+            "Nobody to ask here: what would have to be asked about is refused, unless --rules allow it. With "
+            '"--confirm never" nothing is asked, and all of it is done.',
             style="yellow",
         )
     if who.spec == BUNDLED and not private:

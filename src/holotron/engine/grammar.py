@@ -114,7 +114,7 @@ class GrammarCompiler:
             trial.consume_tokens(trial.compute_ff_tokens())
             trial.compute_bitmask()
         if trial.is_error():
-            raise InputError(f"the {grammar.kind} cannot be used: {trial.get_error()}")
+            raise InputError(f"the {grammar.kind} cannot be used: {_said(trial.get_error())}")
         return matcher
 
     def _wrap(self, llguidance: Any) -> Any:
@@ -137,3 +137,9 @@ class GrammarCompiler:
                 return tokenizer.encode_plain(text)
 
         return llguidance.LLTokenizer(llguidance.TokenizerWrapper(Vocabulary()), eos_token=self._eos)
+
+
+def _said(error: str) -> str:
+    """What the library says, without its remark that it could say more."""
+    text = error.removesuffix("<non-verbose/>").strip()
+    return "no reply could ever satisfy it" if text == "NoExtensionBias" else text

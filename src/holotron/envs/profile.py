@@ -17,8 +17,12 @@ from holotron.storage.files import make_folder, replace_file
 
 
 def saved_state(profile: Path | None) -> str | None:
-    """The file that Playwright is to read, if there is one yet."""
-    if profile is None or not profile.exists():
+    """The file that Playwright is to read, if there is one yet. Where none can be written is said now: at the end the
+    log-ins would be lost."""
+    if profile is None:
+        return None
+    if not profile.exists():
+        make_folder(profile.parent)
         return None
     try:
         if isinstance(json.loads(profile.read_text())["cookies"], list):

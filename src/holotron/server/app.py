@@ -15,6 +15,7 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from holotron import __version__
 from holotron.errors import HolotronError
@@ -162,6 +163,16 @@ async def _invalid(http: Request, error: Exception) -> Response:
 async def _http(http: Request, error: Any) -> Response:
     """Starlette's own: no such route, wrong method."""
     message = f"{http.method} {http.url.path}: {error.detail}"
+    if error.status_code == 404 and (path := _elsewhere(http)):
+        message += f". Did you mean {path}?"
     return await _answer(
         http, ApiError(error.status_code, message, code="not_found" if error.status_code == 404 else None)
     )
+
+
+def _elsewhere(http: Request) -> str | None:
+    """What a base URL without `/v1`, or with two of them, was to reach."""
+    path = http.url.path.rstrip("/")
+    near = path.removeprefix("/v1") if path.startswith("/v1/v1/") else f"/v1{path}"
+    scope = {**http.scope, "path": near}
+    return near if any(route.matches(scope)[0] is not Match.NONE for route in http.app.routes) else None

@@ -39,6 +39,9 @@ def body_of(model: type[Model], *, optional: bool = False) -> Callable[[Request]
         kind = http.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
             raise ApiError(415, f"send JSON with content-type: application/json, not {kind or 'nothing'!r}")
+        coding = http.headers.get("content-encoding", "identity").strip().lower()
+        if coding != "identity":  # a small body may unpack to any size
+            raise ApiError(415, f"content-encoding {coding[:40]!r} is not supported: send the JSON as it is")
         try:
             if sum(map(len, pieces)) <= SMALL and not many_values(limits, data := b"".join(pieces)):
                 return parsed(model, data)

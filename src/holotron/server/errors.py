@@ -75,14 +75,41 @@ def invalid(problems: Sequence[Mapping[str, Any]]) -> ApiError:
         return not_supported(name[0], NOT_SUPPORTED[name[0]])
     if problems[0]["type"] == "none_required":  # a field that is there to be refused
         return not_supported(param)
+    problems = [problem for problem in problems if not _beside_the_point(problem, problems)]
     for problem in problems:
         if problem["type"] == "union_tag_invalid":
             return _unknown_kind(where(problem["loc"]), problem["msg"])
+        if problem["type"] == "literal_error" and problem["loc"][-1] == "type":
+            param = where(problem["loc"])
+            known = problem["msg"].removeprefix("Input should be ")
+            return ApiError(400, f"{param}: only {known} is supported", code="not_supported", param=param)
+    param = where(problems[0]["loc"])
     if problems[0]["type"] == "extra_forbidden":
         return ApiError(400, f"Unrecognized request argument supplied: {param}", code="unknown_parameter", param=param)
-    lines = [f"{where(problem['loc'])}: {problem['msg']}" if problem["loc"] else problem["msg"] for problem in problems]
+    lines = list(dict.fromkeys(map(_complaint, problems)))
     more = f" (and {len(lines) - 3} more)" if len(lines) > 3 else ""
     return ApiError(400, "; ".join(lines[:3]) + more, param=param or None)
+
+
+_OBJECT = ("model_type", "model_attributes_type", "dict_type")
+
+
+def _complaint(problem: Mapping[str, Any]) -> str:
+    place, kind = where(problem["loc"]), problem["type"]
+    if kind in _OBJECT:
+        return f"{place}: Input should be an object" if place else "the body must be a JSON object"
+    if kind == "union_tag_not_found":
+        return f"{place}.type: Field required"
+    return f"{place}: {problem['msg']}" if place else problem["msg"]
+
+
+def _beside_the_point(problem: Mapping[str, Any], problems: Sequence[Mapping[str, Any]]) -> bool:
+    """Where a value may be of several kinds, pydantic complains for each of them. Who sent a list with a mistake in it
+    need not hear that it is no text: of such complaints only those count that found out more about the value."""
+    place = problem["loc"]
+    if not place or not _is_branch(place, len(place) - 1):
+        return False
+    return any(len(other["loc"]) > len(place) and other["loc"][: len(place) - 1] == place[:-1] for other in problems)
 
 
 def not_supported(name: str, instead: str = "") -> ApiError:
@@ -100,9 +127,22 @@ def _unknown_kind(param: str, message: str) -> ApiError:
 def where(location: Sequence[int | str]) -> str:
     """`messages[0].content` from ("messages", 0, "content"); names of union branches are left out."""
     text = ""
-    for part in location:
+    for n, part in enumerate(location):
         if isinstance(part, int):
             text += f"[{part}]"
-        elif part.isidentifier() and not part[0].isupper() and part not in ("str", "int", "bool", "float"):
+        elif not _is_branch(location, n):
             text += f".{part}" if text else part
     return text
+
+
+def _is_branch(location: Sequence[int | str], n: int) -> bool:
+    """Whether this part names none of the client's fields, but one of the kinds that a value may be of."""
+    part = location[n]
+    if isinstance(part, int):
+        return False
+    if not part.isidentifier() or part[0].isupper() or part in ("str", "int", "bool", "float"):
+        return True
+    # What is told apart by its `type` has that type in the location, as the part behind the field or the list's index.
+    tagged = ("response_format",), ("text", "format")
+    listed = n >= 2 and str(location[n - 2]).startswith("list[tagged-union[")
+    return listed or tuple(location[:n]) in tagged
