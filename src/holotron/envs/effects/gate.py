@@ -62,7 +62,7 @@ class Gate:
         self.page: Callable[[], str] = str  # the address of the page in front
         self.ours: Callable[[str], Awaitable[bool]] | None = None  # whether a frame is; None: all are
         self.held = token_hex(16)  # how addresses end by which pages ask whether a message may leave
-        self._asks = rules is not None
+        self.asks = rules is not None  # about everything that changes something, not only about secrets
         self._rules = rules or Rules()
         self._patience = patience
         self.forget()
@@ -224,13 +224,14 @@ class Gate:
             return
         with contextlib.suppress(PlaywrightError):  # given up meanwhile
             status = event.get("responseStatusCode", 0)
-            if not 200 <= status < 300 or not _SCRIPT.search(named.get("content-type", "")):
+            ours = self.ours is None or await self.ours(event.get("frameId", ""))
+            if not ours or not 200 <= status < 300 or not _SCRIPT.search(named.get("content-type", "")):
                 await cdp.send("Fetch.continueResponse", request)
                 return
             body = await cdp.send("Fetch.getResponseBody", request)
             content = body["body"] if body["base64Encoded"] else base64.b64encode(body["body"].encode()).decode()
             kept = [one for one in event["responseHeaders"] if not one["name"].lower().startswith("content-encoding")]
-            sockets = WITHOUT_SOCKETS if self._asks else self.secrets.socket_policy
+            sockets = WITHOUT_SOCKETS if self.asks else self.secrets.socket_policy
             policy = {"name": "Content-Security-Policy", "value": sockets}
             answer = {"responseCode": status, "responseHeaders": [*kept, policy], "body": content}
             await cdp.send("Fetch.fulfillRequest", request | answer)
@@ -245,7 +246,7 @@ class Gate:
             if self._rules.verdict(Kind.REQUEST, sent.method, sent.url) == "never":
                 return self._decided(self._question(sent, taking), refuse(BY_RULE))
             return await self._released(sent, taking)
-        if not self._asks:
+        if not self.asks:
             return True
         effect = judge(sent, self.typed, self.control)
         verdict = self._rules.verdict(effect.kind if effect else Kind.REQUEST, sent.method, sent.url)
@@ -324,7 +325,7 @@ class Gate:
         taken = self.secrets.foreign(url) if binary else self.secrets.taken_away(url, sent.text)
         if taken:
             return await self._released(sent, Effect(Kind.SECRET, f"takes {taken} to another site"))
-        if not self._asks:
+        if not self.asks:
             return True
         carried = self.typed.carried_by(sent.text) if self.background.acted else {}
         if self._rules.verdict(Kind.SOCKET, "WEBSOCKET", url) is None and not carried and self.background.owns(sent):
@@ -333,20 +334,20 @@ class Gate:
         return await self.allows(self._question(sent, effect), url)
 
     async def allows_dialog(self, url: str, said: str, leaving: bool) -> bool:
-        if not self._asks or not self.background.acted:
+        if not self.asks or not self.background.acted:
             return True  # nobody has done anything yet
         what = "leaves a page with changes that are not saved" if leaving else f"answers yes to {quoted(said, 200)}"
         return await self.allows(Question(Kind.DIALOG, what, origin_of(url), address=self.secrets.redact(url)), url)
 
     async def allows_download(self, url: str, name: str) -> bool:
-        if not self._asks:
+        if not self.asks:
             return True
         summary = f"keeps the file {quoted(self.secrets.redact(name), 120)} from {origin_of(url)}"
         return await self.allows(Question(Kind.DOWNLOAD, summary, origin_of(url), "GET", self.secrets.redact(url)), url)
 
     async def before_going(self, url: str) -> None:
         """Ask, where an address that the agent writes itself tells somebody more than where to go."""
-        if not self._asks or not (told := is_told(url)):
+        if not self.asks or not (told := is_told(url)):
             return
         summary = f"opens an address on {origin_of(url)} that tells {quoted(self.secrets.redact(told), 200)}"
         question = Question(Kind.NAVIGATION, summary, origin_of(url), "GET", self.secrets.redact(url.partition("?")[0]))
@@ -355,7 +356,7 @@ class Gate:
 
     async def before_typing(self, focus: Focus, text: str, what: str) -> None:
         """Ask, where `what` says that this is more than any text, and remember what was typed and where."""
-        if self._asks and what:
+        if self.asks and what:
             summary = f"types {what} on {origin_of(focus.url)}"
             question = Question(Kind.FIELD, summary, origin_of(focus.url), address=self.secrets.redact(focus.url))
             if not await self.allows(question, focus.url):

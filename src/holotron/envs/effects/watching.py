@@ -18,7 +18,7 @@ from holotron.envs.focus import field_at, focused, selected
 from holotron.envs.tab import Tab
 
 _ASSETS = files("holotron.envs") / "assets"
-_SCRIPTS = tuple((_ASSETS / name).read_text() for name in ("gate.js", "workers.js"))
+_SCRIPT, _WORKERS = ((_ASSETS / name).read_text() for name in ("gate.js", "workers.js"))
 _CRITICAL = {"password": "a password", "payment": "payment data"}
 _CONTROL = (_ASSETS / "control.js").read_text().strip()
 _PART = re.compile(r"\d{3,6}")  # a card's number in several fields
@@ -31,8 +31,9 @@ async def open_gate(gate: Gate, browser: Browser, context: BrowserContext) -> No
         return "; ".join(f"{one.get('name')}={one.get('value')}" for one in await context.cookies(url))
 
     gate.cookies = cookies
-    for script in _SCRIPTS:
-        await context.add_init_script(script.replace("HELD", gate.held))
+    await context.add_init_script(_SCRIPT.replace("HELD", gate.held))
+    if gate.asks:
+        await context.add_init_script(_WORKERS)
     await gate.attach(await browser.new_browser_cdp_session())
 
 
