@@ -218,3 +218,83 @@ def test_searching_is_not_asked_about(run: Run, agent: Agent) -> None:
         assert agent.questions == []
 
     run(main())
+
+
+def test_workers_have_no_sockets_and_work_all_the_same(run: Run, agent: Agent) -> None:
+    """Nobody could hold their messages, wherever their script comes from, and whoever makes them."""
+    talks = "postMessage(1);s=new WebSocket('SOCKET');s.onopen=()=>s.send('buy')"
+    page = f"""<script>
+      const text = `{talks}`, blob = (one) => URL.createObjectURL(new Blob([one], {{type: 'text/javascript'}}));
+      const data = `data:text/javascript,${{encodeURIComponent(text)}}`, module = {{type: 'module'}};
+      const inner = `new Worker(URL.createObjectURL(new Blob(['postMessage(1);new WebSocket("SOCKET").onopen=(e)=>e.target.send(1)'])))`;
+      const Real = Worker.prototype.constructor, started = window.started = new Set();
+      const begin = () => Object.entries({{site: () => new Worker('/w.js'), blob: () => new Worker(blob(text)),
+        module: () => new Worker(blob(text), module), data: () => new Worker(data), more: () => new Worker(data, module),
+        real: () => new Real(blob(text)), inside: () => new Worker(blob(`(${{inner}}).onmessage=()=>postMessage(1)`)),
+        forged: () => {{ const list = Array.prototype[Symbol.iterator], made = blob(text);
+          Array.prototype[Symbol.iterator] = function* () {{ yield text; }};
+          try {{ return new Worker(made); }} finally {{ Array.prototype[Symbol.iterator] = list; }} }},
+      }}).forEach(([name, make]) => {{ make().onmessage = () => started.add(name); }});
+    </script>"""  # noqa: E501
+
+    async def main() -> None:
+        await agent.open(page + button("begin()"), {"/w.js": talks})
+        await agent.do(PRESS)
+        for _ in range(100):
+            started = await agent.environment.evaluate("[...started]")
+            if len(started) == 8:
+                break
+            await asyncio.sleep(0.05)
+        assert sorted(started) == ["blob", "data", "forged", "inside", "module", "more", "real", "site"]
+        await asyncio.sleep(0.3)
+        assert agent.changes == [] and "/socket" not in agent.here.seen
+
+    run(main())
+
+
+def test_what_was_asked_about_is_what_is_sent(run: Run, agent: Agent) -> None:
+    page = """<script>
+      const bytes = (text) => new TextEncoder().encode(text), s = new WebSocket('SOCKET');
+      const act = () => {
+        const array = bytes('one'); s.send(array); array.set(bytes('bad'));
+        const buffer = bytes('two').buffer; s.send(buffer); new Uint8Array(buffer).set(bytes('bad'));
+        const view = bytes('.three.').buffer; s.send(new DataView(view, 1, 5)); new Uint8Array(view).fill(0);
+        let said = 0; s.send({toString: () => said++ ? 'bad' : 'four'});
+        s.send(new Blob(['five'])); s.send('six');
+      };
+    </script>"""
+
+    async def main() -> None:
+        await agent.open(page + button("act()"))
+        await agent.do(Wait(0.3), PRESS)
+        assert agent.changes == [f"MESSAGE {said}" for said in ("one", "two", "three", "four", "five", "six")]
+        assert [question.sends for question in agent.questions[:3]] == ["one", "two", "three"]
+
+    run(main())
+
+
+def test_a_card_number_in_several_fields_is_asked_about_at_the_last(run: Run, agent: Agent) -> None:
+    fields = "".join(f"<input style='position:fixed;left:{90 * n}px;top:70px;width:80px'>" for n in range(4))
+
+    async def main() -> None:
+        agent.answer = lambda question: refuse()
+        await agent.open(fields)
+        parts = ["4111", "1111", "1111", "1111"]
+        results = await agent.do(*(Write(part, 90 * n + 30, 80) for n, part in enumerate(parts)))
+        assert [bool(result.info.get("refused")) for result in results] == [False, False, False, True]
+        await agent.open(fields)
+        await agent.do(*(Write(part, 90 * n + 30, 80) for n, part in enumerate(("2026", "1119", "1930", "0043"))))
+        assert agent.questions == []
+
+    run(main())
+
+
+def test_where_nobody_can_be_asked_a_message_is_not_sent_and_that_is_said(run: Run, agent: Agent) -> None:
+    policy = '<meta http-equiv=Content-Security-Policy content="connect-src SOCKET">'
+
+    async def main() -> None:
+        await agent.open(policy + "<script>s=new WebSocket('SOCKET')</script>" + button("s.send('buy')"))
+        _, pressed, after = await agent.do(Wait(0.3), PRESS, Wait(0.2))
+        assert agent.changes == [] and "content policy" in pressed.observation.note + after.observation.note
+
+    run(main())

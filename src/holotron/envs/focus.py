@@ -16,6 +16,14 @@ from holotron.errors import EnvironmentFault
 _FIELD = (files(__package__) / "assets" / "field.js").read_text()
 DEEPEST = 12  # frames in frames, and shadow roots in shadow roots
 _FRAMES = ("iframe", "frame", "object", "embed", "fencedframe")
+_SELECTED = """(() => {
+  const chosen = (root) => {
+    const field = root.activeElement;
+    if (field?.shadowRoot) return chosen(field.shadowRoot);
+    return typeof field?.selectionStart === 'number' ? field.value.slice(field.selectionStart, field.selectionEnd) : '';
+  };
+  return String(getSelection()) + chosen(document);
+})()"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +61,29 @@ async def focused(tab: Tab) -> Focus:
         if tab.crashed:
             raise
     return Focus(place)
+
+
+async def field_at(tab: Tab, x: float, y: float) -> Focus:
+    """What lies at a point of the viewport, as if it had the focus."""
+    process = Process(tab)
+    try:
+        found = await process.send("DOM.getNodeForLocation", x=round(x), y=round(y))
+        world = await process.world(str(found["frameId"]))
+        element = await process.resolve(found["backendNodeId"], world)
+        return await _described(process, world, element, await _evaluated(process, world, "location.href"), "")
+    except EnvironmentFault:  # nothing lies there
+        if tab.crashed:
+            raise
+    return Focus(tab.page.url)
+
+
+async def selected(tab: Tab) -> str:
+    """The text that is selected, in any frame: what a drag takes along."""
+    found = []
+    for process in (Process(tab), *await apart(tab)):
+        for frame in await process.tree():
+            found.append(await _evaluated(process, await process.world(str(frame["id"])), _SELECTED))
+    return "\n".join(filter(None, found))
 
 
 async def _inside(process: Process, frame: str) -> tuple[Process, str]:

@@ -336,9 +336,9 @@ class Session:
         tab = await Tab.open(page, self._options.display, self._clipboard, patience=self.patience)
         tab.typed = self._options.typed
         if self.gate is not None:
-            adopt(self.gate, tab)
+            await adopt(self.gate, tab)
             guard_paste(tab, self.gate)
-        self._open.append(_Open(tab, Activity(page)))
+        self._open.append(_Open(tab, Activity(page, "" if self.gate is None else f"&{self.gate.held}")))
         self._active = len(self._open) - 1
         await tab.on_event("Page", "windowOpen", self._on_announced)
         page.on("close", self._forget)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import time
 
 from playwright.async_api import Page, Request
@@ -28,7 +27,9 @@ _COUNTED = frozenset({"document", "stylesheet", "script", "image", "font", "xhr"
 class Activity:
     """The requests of one page."""
 
-    def __init__(self, page: Page) -> None:
+    def __init__(self, page: Page, aside: str = "") -> None:
+        """`aside`: how addresses end that are questions of ours, and nothing a page waits for."""
+        self._aside = aside
         self._running: dict[Request, float] = {}
         self.last = 0.0  # when something last began or ended
         page.on("request", self._began)
@@ -36,7 +37,7 @@ class Activity:
         page.on("requestfailed", self._ended)
 
     def _began(self, request: Request) -> None:
-        if request.resource_type in _COUNTED:
+        if request.resource_type in _COUNTED and not (self._aside and request.url.endswith(self._aside)):
             self.last = self._running[request] = time.monotonic()
 
     def _ended(self, request: Request) -> None:
@@ -67,8 +68,8 @@ async def _drawn(tab: Tab) -> str | None:
     """The page's title, after a frame and the end of transitions that will end soon. None when the page was replaced
     meanwhile, or is still being read: of a new tab, the request may have begun before anyone watched its requests."""
     with contextlib.suppress(EnvironmentFault):  # a page on its way out, or one too busy to answer
-        page = json.loads(await tab.evaluate(_DRAWN, timeout=2.0))
-        return None if page["loading"] else str(page["title"])
+        title, loading = await tab.evaluate(_DRAWN, timeout=2.0)
+        return None if loading else str(title)
     if tab.crashed:
         raise PageCrash("The page's process died.")
     return None
@@ -83,5 +84,5 @@ _DRAWN = f"""(async () => {{
     animation.playState === 'running' && animation.effect?.getComputedTiming().endTime < {ANIMATION_CAP * 1000});
   await Promise.race([drawn, sleep(100)]);
   while (moving() && performance.now() < end) await sleep(30);
-  return JSON.stringify({{title: document.title, loading: document.readyState === 'loading'}});
+  return [document.title, document.readyState === 'loading'];
 }})()"""

@@ -25,7 +25,7 @@ from holotron.addresses import split_login
 from holotron.envs import dom
 from holotron.envs.effects.judging import origin_of
 from holotron.envs.effects.question import Approver
-from holotron.envs.effects.watching import name_of_control
+from holotron.envs.effects.watching import before_dragging, name_of_control
 from holotron.envs.focus import focused
 from holotron.envs.hands import ActionRefused, perform
 from holotron.envs.network import RESOLVE_NOTHING, Blocked, check_url
@@ -302,6 +302,8 @@ class WebEnvironment:
                     await _travel(session, action)
                     return  # it has settled
                 case NewTab(url):
+                    if url and session.gate is not None:
+                        await session.gate.before_going(url)
                     await session.new_tab(url)
                 case SwitchTab(index):
                     await session.switch_tab(index)
@@ -314,6 +316,8 @@ class WebEnvironment:
                 case _:
                     if isinstance(action, Drag) and session.secrets:
                         await check_drag(session.tab, session.secrets)
+                    if isinstance(action, Drag) and session.gate is not None:
+                        await before_dragging(session.gate, session.tab, action.x2, action.y2)
                     session.note(await perform(session.tab, action))
         except ActionRefused as refusal:
             session.note(str(refusal))
@@ -323,6 +327,8 @@ class WebEnvironment:
 async def _travel(session: Session, action: Goto | GoBack | Refresh) -> None:
     match action:
         case Goto(url):
+            if session.gate is not None:
+                await session.gate.before_going(url)
             await session.goto(url)
         case GoBack():
             await session.back()

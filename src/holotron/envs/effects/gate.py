@@ -22,7 +22,9 @@ import logging
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from secrets import token_hex
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 from playwright.async_api import CDPSession
 from playwright.async_api import Error as PlaywrightError
@@ -31,7 +33,7 @@ from holotron.envs.effects.background import Background
 from holotron.envs.effects.judging import Effect, Sent, judge, origin_of
 from holotron.envs.effects.question import REFUSE, Approver, Decision, Kind, Question, group_of, refuse
 from holotron.envs.effects.rules import Rules
-from holotron.envs.effects.typed import Typed, is_personal
+from holotron.envs.effects.typed import Typed, is_personal, is_told
 from holotron.envs.focus import Focus
 from holotron.envs.hands import ActionRefused
 from holotron.envs.patience import Patience
@@ -43,7 +45,8 @@ log = logging.getLogger(__name__)
 BY_RULE = "a rule forbids it"
 SHOWN = 300  # characters of what is sent
 _SCRIPT = re.compile(r"(java|ecma|live|j)script", re.IGNORECASE)  # what browsers run, by the kinds that answers say
-BINARY = "(binary data)"  # gate.js says so of messages that are no text
+WITHOUT_SOCKETS = "connect-src http: https: data: blob: filesystem:"  # for workers, where nobody could hold them
+_ANYWHERE = {"name": "Access-Control-Allow-Origin", "value": "*"}
 UNSEEN = ("Ping", "CSPViolationReport")  # sent behind the page's back: nobody misses an answer
 REMEMBERED = 500  # allowed requests, in case they are redirected
 
@@ -58,7 +61,8 @@ class Gate:
         self.cookies: Callable[[str], Awaitable[str]] | None = None  # that go along to an address
         self.page: Callable[[], str] = str  # the address of the page in front
         self.ours: Callable[[str], Awaitable[bool]] | None = None  # whether a frame is; None: all are
-        self._asks = rules is not None
+        self.held = token_hex(16)  # how addresses end by which pages ask whether a message may leave
+        self.asks = rules is not None  # about everything that changes something, not only about secrets
         self._rules = rules or Rules()
         self._patience = patience
         self.forget()
@@ -161,9 +165,10 @@ class Gate:
         """From here on nothing leaves the browser of this protocol session unseen."""
         self._cdp = cdp
         cdp.on("Fetch.requestPaused", self._on_paused)
-        stages: list[dict[str, str]] = [{"urlPattern": "*", "requestStage": "Request"}]
-        if self.secrets:
-            stages.append({"resourceType": "Other", "requestStage": "Response"})  # workers' scripts are of this kind
+        stages = [
+            {"urlPattern": "*", "requestStage": "Request"},
+            {"resourceType": "Other", "requestStage": "Response"},  # workers' scripts are of this kind
+        ]
         await cdp.send("Fetch.enable", {"patterns": stages})
 
     def close(self) -> None:
@@ -186,8 +191,9 @@ class Gate:
 
     async def _decide(self, event: Any) -> None:
         sent = self._sent(event)
+        message = sent.url.endswith(f"&{self.held}")
         try:
-            free = await self._passes(sent, event)
+            free = await (self._allows_message(sent, event) if message else self._passes(sent, event))
         except PlaywrightError:
             return  # the browser is gone
         except Exception:
@@ -196,7 +202,10 @@ class Gate:
         if self._cdp is None:
             return
         try:
-            if free:
+            if message:  # a question of gate.js, which is answered here
+                answer = {"responseCode": 200 if free else 403, "responseHeaders": [_ANYWHERE]}
+                await self._cdp.send("Fetch.fulfillRequest", {"requestId": event["requestId"]} | answer)
+            elif free:
                 await self._cdp.send("Fetch.continueRequest", {"requestId": event["requestId"]})
             elif sent.resource == "Document":  # "no content" leaves the page as it is, with what was written into it
                 await self._cdp.send("Fetch.fulfillRequest", {"requestId": event["requestId"], "responseCode": 204})
@@ -215,13 +224,15 @@ class Gate:
             return
         with contextlib.suppress(PlaywrightError):  # given up meanwhile
             status = event.get("responseStatusCode", 0)
-            if not 200 <= status < 300 or not _SCRIPT.search(named.get("content-type", "")):
+            ours = self.ours is None or await self.ours(event.get("frameId", ""))
+            if not ours or not 200 <= status < 300 or not _SCRIPT.search(named.get("content-type", "")):
                 await cdp.send("Fetch.continueResponse", request)
                 return
             body = await cdp.send("Fetch.getResponseBody", request)
             content = body["body"] if body["base64Encoded"] else base64.b64encode(body["body"].encode()).decode()
             kept = [one for one in event["responseHeaders"] if not one["name"].lower().startswith("content-encoding")]
-            policy = {"name": "Content-Security-Policy", "value": self.secrets.socket_policy}
+            sockets = WITHOUT_SOCKETS if self.asks else self.secrets.socket_policy
+            policy = {"name": "Content-Security-Policy", "value": sockets}
             answer = {"responseCode": status, "responseHeaders": [*kept, policy], "body": content}
             await cdp.send("Fetch.fulfillRequest", request | answer)
 
@@ -235,7 +246,7 @@ class Gate:
             if self._rules.verdict(Kind.REQUEST, sent.method, sent.url) == "never":
                 return self._decided(self._question(sent, taking), refuse(BY_RULE))
             return await self._released(sent, taking)
-        if not self._asks:
+        if not self.asks:
             return True
         effect = judge(sent, self.typed, self.control)
         verdict = self._rules.verdict(effect.kind if effect else Kind.REQUEST, sent.method, sent.url)
@@ -243,7 +254,8 @@ class Gate:
             effect = Effect(Kind.REQUEST, "a rule wants to know of it", certain=True)
         if effect is None:
             return True
-        if verdict is None and not effect.certain and self.background.owns(sent, self.page()):
+        new = effect.certain or (self.background.acted and bool(self.typed.carried_by(f"{sent.url}\n{sent.text}")))
+        if verdict is None and not new and self.background.owns(sent, self.page()):
             return True
         if verdict is None and effect.certain and not self.background.acted:
             self.background.owns(sent)
@@ -302,35 +314,49 @@ class Gate:
 
     # ------------------------------------------------------------------------------------------ what is no request
 
-    async def allows_message(self, url: str, text: str) -> bool:
-        """A message over an open connection."""
-        sent = Sent("WEBSOCKET", url, "WebSocket", self.page(), text.encode("utf-8", "replace"))
-        taken = self.secrets.foreign(url) if text == BINARY else self.secrets.taken_away(url, text)
+    async def _allows_message(self, asked: Sent, event: Any) -> bool:
+        """A message over an open connection, which lies in the question's body."""
+        if self.ours is not None and not await self.ours(event.get("frameId", "")):
+            return True
+        query = dict(parse_qsl(urlsplit(asked.url).query))
+        url = query.get("to") or f"ws{asked.url[4:].removesuffix(f'&{self.held}')}"
+        sent = Sent("WEBSOCKET", url, "WebSocket", self.page(), asked.body, unseen=asked.unseen)
+        binary = asked.unseen or (bool(asked.body) and not asked.header("Content-Type"))
+        taken = self.secrets.foreign(url) if binary else self.secrets.taken_away(url, sent.text)
         if taken:
             return await self._released(sent, Effect(Kind.SECRET, f"takes {taken} to another site"))
-        if not self._asks:
+        if not self.asks:
             return True
-        carried = self.typed.carried_by(text) if self.background.acted else {}
+        carried = self.typed.carried_by(sent.text) if self.background.acted else {}
         if self._rules.verdict(Kind.SOCKET, "WEBSOCKET", url) is None and not carried and self.background.owns(sent):
             return True
         effect = Effect(Kind.SOCKET, "a message over an open connection")
         return await self.allows(self._question(sent, effect), url)
 
     async def allows_dialog(self, url: str, said: str, leaving: bool) -> bool:
-        if not self._asks or not self.background.acted:
+        if not self.asks or not self.background.acted:
             return True  # nobody has done anything yet
         what = "leaves a page with changes that are not saved" if leaving else f"answers yes to {quoted(said, 200)}"
         return await self.allows(Question(Kind.DIALOG, what, origin_of(url), address=self.secrets.redact(url)), url)
 
     async def allows_download(self, url: str, name: str) -> bool:
-        if not self._asks:
+        if not self.asks:
             return True
         summary = f"keeps the file {quoted(self.secrets.redact(name), 120)} from {origin_of(url)}"
         return await self.allows(Question(Kind.DOWNLOAD, summary, origin_of(url), "GET", self.secrets.redact(url)), url)
 
+    async def before_going(self, url: str) -> None:
+        """Ask, where an address that the agent writes itself tells somebody more than where to go."""
+        if not self.asks or not (told := is_told(url)):
+            return
+        summary = f"opens an address on {origin_of(url)} that tells {quoted(self.secrets.redact(told), 200)}"
+        question = Question(Kind.NAVIGATION, summary, origin_of(url), "GET", self.secrets.redact(url.partition("?")[0]))
+        if not await self.allows(question, url):
+            raise ActionRefused("The user did not allow opening this address.")
+
     async def before_typing(self, focus: Focus, text: str, what: str) -> None:
         """Ask, where `what` says that this is more than any text, and remember what was typed and where."""
-        if self._asks and what:
+        if self.asks and what:
             summary = f"types {what} on {origin_of(focus.url)}"
             question = Question(Kind.FIELD, summary, origin_of(focus.url), address=self.secrets.redact(focus.url))
             if not await self.allows(question, focus.url):

@@ -28,6 +28,7 @@ _READS = frozenset({"Image", "Script", "Stylesheet", "Media", "Font", "Manifest"
 _FILE = re.compile(r"\.(png|jpe?g|gif|svg|webp|avif|ico|bmp)$", re.IGNORECASE)
 _OVERRIDES = ("x-http-method-override", "x-http-method", "x-method-override")
 _OPERATION = re.compile(r"\b(mutation|subscription)\b")
+_GRAPHQL = frozenset({"query", "variables", "operationName", "extensions"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,7 @@ def _only_reads(sent: Sent) -> bool:
     except ValueError:
         return False
     operations = said if isinstance(said, list) else [said]
-    queries = [one.get("query") if isinstance(one, dict) else None for one in operations]
+    queries = [one.get("query") if isinstance(one, dict) and one.keys() <= _GRAPHQL else None for one in operations]
     return bool(queries) and all(isinstance(one, str) and _is_query(one) for one in queries)
 
 
@@ -129,6 +130,8 @@ def _reading(sent: Sent, typed: Typed, control: str) -> Effect | None:
         return None
     if navigates and carried and _is_form(sent.url, typed):
         return Effect(Kind.FORM, "sends a form in an address", certain=True)
+    if any(name == "query" and _OPERATION.match(value.lstrip()) for name, value in parse_qsl(urlsplit(sent.url).query)):
+        return Effect(Kind.REQUEST, "may change something there", certain=True)
     if deed := deed_in_address(sent.url, by_script=not navigates and sent.resource != "Image"):
         return Effect(Kind.NAVIGATION, f'calls itself "{deed}"')
     if navigates and (deed := deed_in_name(control)):

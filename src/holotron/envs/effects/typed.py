@@ -15,7 +15,9 @@ from urllib.parse import parse_qsl, unquote_plus
 SHORTEST = 4  # characters: "5" is in every address
 LOOKED_AT = 200_000  # characters of a body
 MOST = 200  # texts that are remembered
+LONGEST_SEARCH = 80
 LOOKED_AT_CLOSELY = 2000  # characters of a value
+_AUTHORITY = re.compile(r"^(\w+://)?[^/?#]*")
 _CODED = re.compile(r"[A-Za-z0-9+/_-]{8,}={0,2}")
 _MAIL = re.compile(r"[^\s@]+@[^\s@]+\.\w+")
 _CARD = re.compile(r"\d[\d -]{11,22}\d")
@@ -29,7 +31,8 @@ class Typed:
 
     def add(self, text: str, site: str, *, search: bool = False) -> None:
         """`search`: it was typed to find something, so results will have its words in their addresses. Then only an
-        address that carries it whole, as the value of a field, counts."""
+        address counts that carries it whole, as the value of a field, or in a code. Many words are no search."""
+        search = search and len(text) <= LONGEST_SEARCH and "\n" not in text.strip()
         key, texts = _plain(text), self._searches if search else self._texts
         if len(key) >= SHORTEST:
             texts.pop(key, None)
@@ -48,15 +51,22 @@ class Typed:
         values = [value for _, value in parse_qsl(text.partition("?")[2].partition("\n")[0])]
         spellings.append("".join(values))  # in pieces
         spellings += [one[::-1] for one in dict.fromkeys(spellings)]
-        for one in list(dict.fromkeys(spellings)):
-            spellings += [decoded for token in _CODED.findall(one)[:50] for decoded in _decoded(token)]
-        seen = "\n".join(_plain(one) for one in dict.fromkeys(spellings))
+        plain = list(dict.fromkeys(spellings))
+        coded = [decoded for one in plain for token in _tokens(one) for decoded in _decoded(token)]
+        seen, hidden = ("\n".join(_plain(one) for one in dict.fromkeys(ones)) for ones in ([*plain, *coded], coded))
         found = {key: site for key, site in self._texts.items() if key in seen}
+        found |= {key: site for key, site in self._searches.items() if key in hidden}
         return found | {key: self._searches[key] for key in map(_plain, values) if key in self._searches}
 
 
 def _plain(text: str) -> str:
     return " ".join(text.casefold().split())
+
+
+def _tokens(text: str) -> list[str]:
+    """What may be in a code. A slash is a letter of base64, and divides addresses."""
+    found = _CODED.findall(text)[:50]
+    return list(dict.fromkeys([*found, *(part for one in found for part in one.split("/") if part != one)]))
 
 
 def _decoded(token: str) -> list[str]:
@@ -67,6 +77,19 @@ def _decoded(token: str) -> list[str]:
     with contextlib.suppress(ValueError):
         found.append(bytes.fromhex(token).decode())
     return found
+
+
+def is_told(url: str) -> str:
+    """What an address tells that somebody has put into it: a mail address, a payment's number, many words, plain or in
+    a code. Empty: nothing of that kind."""
+    told = _AUTHORITY.sub("", url.strip()[:LOOKED_AT])
+    for value in map(unquote_plus, re.split(r"[/?#&;=]", told)):
+        hidden = _decoded(value)
+        if any(_MAIL.search(one[:LOOKED_AT_CLOSELY]) or is_payment(one) for one in (value, *hidden)):
+            return value
+        if (len(value) > LONGEST_SEARCH and value.count(" ") >= 5) or any(one.count(" ") >= 2 for one in hidden):
+            return value
+    return ""
 
 
 def is_payment(text: str) -> bool:

@@ -45,7 +45,8 @@ _SEARCHES = """
     _search _msearch queries
 """
 SEARCHES = frozenset(_SEARCHES.split())
-_VERBS = frozenset({"action", "do", "op", "cmd", "command", "method", "task", "act", "operation", "_method", "event"})
+_VERBS = frozenset({"action", "do", "op", "cmd", "command", "method", "task", "act", "operation", "event"})
+_METHODS = frozenset({"post", "put", "patch", "delete"})  # some servers take the method from a field of this name
 
 DEEDS = frozenset(_DEEDS.casefold().split())
 PERHAPS = frozenset(_PERHAPS.casefold().split())
@@ -64,6 +65,8 @@ def deed_in_address(url: str, *, by_script: bool) -> str:
     parts = urlsplit(url)
     said = [re.sub(r"\.\w{1,5}$", "", unquote(segment)) for segment in parts.path.split("/") if segment]
     for key, value in parse_qsl(parts.query, keep_blank_values=True):
+        if key.casefold() == "_method" and value.casefold() in _METHODS:
+            return value.casefold()
         said += [value] if key.casefold() in _VERBS else [key] if not value or value.casefold() in _YES else []
     for one in said:
         inside = words(one)

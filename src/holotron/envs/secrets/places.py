@@ -53,6 +53,8 @@ async def places_of_text(
     far = page.spread(document, node)
     if far == ANYWHERE:
         return [EVERYTHING]
+    if (frame := page.enlarged(document)) is not None:
+        return await places_of(process, page, *frame)
     parts = await _parts(process, page, document, node, spans) if exact else []
     if (columns := page.columns(document, node)) is not None:
         node, parts = columns, []
@@ -63,6 +65,8 @@ async def places_of_text(
 
 async def places_of(process: Process, page: PageSnapshot, document: int, node: int) -> list[Region]:
     """Of an element."""
+    if (frame := page.enlarged(document)) is not None:
+        document, node = frame
     try:
         quads = (await process.send("DOM.getContentQuads", backendNodeId=page.backend(document, node)))["quads"]
         return [_bounding(quad[::2], quad[1::2]) for quad in quads]

@@ -19,7 +19,7 @@ PICTURES = (
 )  # fmt: skip
 MOVES = ("text-shadow", "filter", "-webkit-box-reflect", "letter-spacing")
 MARKS = ("text-emphasis-style", "hyphenate-character")  # what they say is painted as well, if it stands in quotes
-STYLES = tuple(dict.fromkeys((*PICTURES, *MOVES, *MARKS, "column-count", "column-width", "font-size")))
+STYLES = tuple(dict.fromkeys((*PICTURES, *MOVES, *MARKS, "column-count", "column-width", "font-size", "zoom")))
 ANYWHERE = float("inf")  # how far from its box something may be painted
 
 _ELEMENT, _TEXT = 1, 3  # types of nodes
@@ -66,6 +66,7 @@ class PageSnapshot:
         self.pictures: list[tuple[int, int, str]] = []  # document, node, address
         self.canvases: list[tuple[int, int]] = []
         self.films: list[tuple[int, int]] = []
+        self._holders: dict[int, tuple[int, int]] = {}  # of documents in frames: the frame's document and node
         self.closed_frames = False  # there are frames that another process draws
         if self._documents:
             self._read(0, set())
@@ -118,6 +119,15 @@ class PageSnapshot:
             if style.get("column-count", "auto") != "auto" or style.get("column-width", "auto") != "auto":
                 return one
         return None
+
+    def enlarged(self, document: int) -> tuple[int, int] | None:
+        """The outermost frame around a document that is enlarged: the browser misplaces what is in it."""
+        found = None
+        while document in self._holders:
+            holder = document, node = self._holders[document]
+            if any(self._style(document, one).get("zoom", "1") != "1" for one in self._around(document, node)):
+                found = holder
+        return found
 
     def _around(self, document: int, node: int) -> Iterator[int]:
         parents = self._documents[document]["nodes"]["parentIndex"]
@@ -176,6 +186,7 @@ class PageSnapshot:
                     inner = frames.get(node)
                     self.closed_frames |= inner is None and name not in ("OBJECT", "EMBED")
                     if inner is not None and inner not in seen:
+                        self._holders[inner] = (document, node)
                         self._read(inner, seen)
                 self._picture(document, node, name, self._string(sources.get(node, -1)))
             if text.strip():
@@ -226,6 +237,10 @@ class PageSnapshot:
         elif name == "VIDEO":
             self.films.append((document, node))
         urls = [source] if source else []
+        if name == "use":  # of a drawing that is not in this page
+            said, base = self._attributes(document, node), self._string(self._documents[document]["baseURL"])
+            shown = said.get("href") or said.get("xlink:href", "")
+            urls += [] if shown.startswith("#") else [_joined(base, shown).partition("#")[0]]
         if not source and name in ("image", "INPUT", "IMG", "VIDEO", "EMBED", "OBJECT", "feImage"):
             said, base = self._attributes(document, node), self._string(self._documents[document]["baseURL"])
             urls += [_joined(base, said[key]) for key in _SOURCES if key in said]

@@ -11,8 +11,7 @@ from __future__ import annotations
 from importlib.resources import files
 
 from holotron.envs.effects.gate import Gate
-from holotron.envs.focus import Focus, focused
-from holotron.envs.frames import Process, apart
+from holotron.envs.focus import Focus, focused, selected
 from holotron.envs.hands import ActionRefused, inside, whole
 from holotron.envs.secrets.keeping import Secrets
 from holotron.envs.tab import Tab
@@ -102,21 +101,7 @@ async def _insert(tab: Tab, focus: Focus, text: str, secrets: Secrets, *, replac
         raise ActionRefused(f"The secret was not typed: {_WHY.get(str(outcome), 'the field is gone')}.")
 
 
-_SELECTED = """(() => {
-  const chosen = (root) => {
-    const field = root.activeElement;
-    if (field?.shadowRoot) return chosen(field.shadowRoot);
-    return typeof field?.selectionStart === 'number' ? field.value.slice(field.selectionStart, field.selectionEnd) : '';
-  };
-  return String(getSelection()) + chosen(document);
-})()"""
-
-
 async def check_drag(tab: Tab, secrets: Secrets) -> None:
     """Text that is selected goes along with a drag, into whatever frame lies where it ends."""
-    for process in (Process(tab), *await apart(tab)):
-        for frame in await process.tree():
-            world = await process.world(str(frame["id"]))
-            reply = await process.send("Runtime.evaluate", expression=_SELECTED, contextId=world, returnByValue=True)
-            if secrets.held_in(str(reply["result"].get("value", ""))):
-                raise ActionRefused("A secret is selected on this page; what is selected would be dragged along.")
+    if secrets.held_in(await selected(tab)):
+        raise ActionRefused("A secret is selected on this page; what is selected would be dragged along.")
