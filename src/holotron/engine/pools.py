@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 
 from holotron.engine.blocks import HostTier, Pool
 from holotron.engine.copies import copies_for
@@ -23,7 +23,15 @@ class Demand:
     kept_pages: int = 0
 
     def __add__(self, other: Demand) -> Demand:
-        return Demand(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+        # Field by field: whenever somebody waits, this is done once for everybody who runs.
+        return Demand(
+            self.rows + other.rows,
+            self.pages + other.pages,
+            self.returning_rows + other.returning_rows,
+            self.returning_pages + other.returning_pages,
+            self.kept_rows + other.kept_rows,
+            self.kept_pages + other.kept_pages,
+        )
 
 
 class Pools:
