@@ -87,8 +87,8 @@ class Run:
         command = [sys.executable, str(HERE), *self._words, "--child", "--rows", ",".join(names)]
         environment = dict(os.environ)
         if ROWS[names[0]].on == "vllm" and self._args.vllm is not None:
-            found = (str(self._args.vllm.resolve()), environment.get("PYTHONPATH", ""))
-            environment["PYTHONPATH"] = os.pathsep.join(filter(None, found))
+            places = (str(self._args.vllm.resolve()), environment.get("PYTHONPATH", ""))
+            environment["PYTHONPATH"] = os.pathsep.join(filter(None, places))
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True, env=environment)
         lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         threading.Thread(target=_forward, args=(process.stdout, lines), daemon=True).start()
