@@ -13,11 +13,12 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from _speed_table import ROWS, Row
+from _speed_vllm import against_vllm, in_vllm
 
 HERE = Path(__file__).resolve().parent
 SMALL = ["--sessions", "3", "--system", "24", "--screenshot", "32", "--text", "8", "--generate", "4"]
@@ -36,7 +37,7 @@ def words_of(row: Row, args: argparse.Namespace) -> list[str]:
         words += [f"--{key}", str(value)]
     if args.screens is not None:
         words += ["--screens", str(args.screens)]
-    for pair in (*row.engine, *args.engine):
+    for pair in (*row.engine, *args.engine) if row.on == "holotron" else ():
         words += ["--engine", pair]
     if args.small:
         words += [*SMALL, *([] if "steps" in changes else ["--steps", "2"])]
@@ -81,7 +82,7 @@ def in_engine(row: Row, args: argparse.Namespace, kept: dict[str, Any]) -> dict[
 
     asked = command.parse(words_of(row, args))
     if kept.get("model") != asked.model:
-        kept.clear()
+        kept.pop("loaded", None)
         started = time.monotonic()
         kept.update(model=asked.model, loaded=load_model(asked.model))
         kept["seconds"] = time.monotonic() - started
@@ -209,12 +210,20 @@ PLACES: dict[str, Callable[[Row, argparse.Namespace, dict[str, Any]], dict[str, 
     "server": against_server,
     "disk": from_disk,
     "core": on_core,
+    "vllm": in_vllm,
+    "vllm server": against_vllm,
 }
 
 
 def child(args: argparse.Namespace) -> None:
     """Rows one after the other, sharing what is loaded. Each is announced, and told when it is there."""
     kept: dict[str, Any] = {}
+    with ExitStack() as stack:
+        kept["stack"] = stack  # of what rows start for each other
+        _rows(args, kept)
+
+
+def _rows(args: argparse.Namespace, kept: dict[str, Any]) -> None:
     for name in args.rows.split(","):
         print(json.dumps({"begins": name}), flush=True)
         started, row = time.monotonic(), ROWS[name]

@@ -21,10 +21,15 @@ class Row:
     changes: dict[str, int] = field(default_factory=dict)  # of the preset
     figure: str = "steps/s"  # steps/s, seconds (the median step), over ideal, first token, milliseconds
     expected: float = 100.0  # seconds it takes with everything
+    on: str = "holotron"  # or "vllm": the same there
+    starts: float = 0.0  # seconds until what it shares with its neighbours has started
+    ratio: tuple[float, float] | None = None  # to the same row on vLLM: required, aimed at
 
     @property
     def place(self) -> str:
         """What it needs: a model in this process, a server, a checkpoint on disk, or nothing but a core."""
+        if self.on == "vllm":
+            return "vllm server" if self.shows_pictures else "vllm"
         named = {"first-token": "disk", "host": "core"}
         return "server" if self.preset.startswith("http") else named.get(self.preset, "engine")
 
@@ -45,7 +50,7 @@ def both(name: str, row: Row, fp8: tuple[float, float], faster: float = 1.45) ->
 
 
 ROWS = {
-    # As ratios to vLLM 0.26, which did 6.16 and 8.43 on such a machine: 1.38 and 1.48 required, 1.43 and 1.60 aimed at.
+    # As ratios to vLLM 0.26, which did 6.16 and 8.43 on such a machine.
     **both("1", Row("append", "append", 8.50, 8.81), (12.48, 13.49)),
     **both("2", Row("window-3, four steps", "window-3", 5.8, 6.3, changes={"steps": 4}), (8.4, 9.3)),
     "3": Row("window-3, eight steps: computed over ideal", "window-3", 1.01, 1.0, figure="over ideal", expected=190),
@@ -66,5 +71,19 @@ ROWS = {
     ),
     "13": Row("checkpoint on disk to first token", "first-token", 12, 6, figure="first token", expected=150),
 }
+RATIOS = {"1-bf16": (1.38, 1.43), "1-fp8": (1.48, 1.60), "5-bf16": (1.15, 1.35), "9-tower": (1.5, 2.0)}
 for _tower in ("7-fp8", "8", "9", "9-sessions", "12"):  # the same with the tower in 8 bits
     ROWS[f"{_tower}-tower"] = replace(ROWS[_tower], engine=(*ROWS[_tower].engine, "vision_dtype=float8_e4m3fn"))
+
+# On vLLM 0.26: with states in fp32, and prefixes cached at the blocks that it recommends for such models.
+_MAMBA = ('mamba_cache_mode="align"', 'mamba_ssm_cache_dtype="float32"')
+_DELTA = ('mamba_cache_mode="align"', 'gdn_prefill_backend="triton"', "language_model_only=true")
+_THERE = {"1-bf16": (_MAMBA, 105), "2-bf16": (_MAMBA, 95), "11": (_MAMBA, 330), "5-bf16": (_DELTA, 55),
+          "1-fp8": (_MAMBA, 80), "9-tower": (_MAMBA, 130), "12-tower": (_MAMBA, 10)}  # fmt: skip
+for _name, (_options, _seconds) in _THERE.items():
+    _eight = ('quantization="fp8"',) if "weight_dtype=float8_e4m3fn" in ROWS[_name].engine else ()
+    ROWS[_name] = replace(ROWS[_name], ratio=RATIOS.get(_name))
+    ROWS[f"{_name}-vllm"] = replace(
+        ROWS[_name], what=f"{ROWS[_name].what}, on vLLM", required=0, aim=0, engine=(*_options, *_eight), on="vllm",
+        expected=_seconds, starts=250, ratio=None,
+    )  # fmt: skip

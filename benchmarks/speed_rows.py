@@ -10,6 +10,10 @@ starts a fresh one. Nothing begins that is not expected to end within `--minutes
 `--screens`, painted in the background from the start.
 
 Rows are presets of `holotron bench sessions` (docs/lab/ledger.md has the figures); `--steps` shortens them.
+
+Rows whose names end in `-vllm` are the same on vLLM, which lies in the folder `--vllm` or is installed. Once both are
+there, measured on one machine within an hour, their ratio is a line of its own, also of lines that `--out` has had
+before. With `--engine` rows on vLLM get settings of vLLM.
 """
 
 from __future__ import annotations
@@ -40,12 +44,17 @@ def groups(names: Sequence[str]) -> list[list[str]]:
     found: list[list[str]] = []
     for name in names:
         row, last = ROWS[name], ROWS[found[-1][-1]] if found else None
-        shares = last is not None and row.place == last.place == "engine" and row.model == last.model
-        if shares and last is not None and _rounded(last) <= _rounded(row):
+        if last is not None and _shares(last, row):
             found[-1].append(name)
         else:
             found.append([name])
     return found
+
+
+def _shares(last: Row, row: Row) -> bool:
+    if row.place != last.place or row.model != last.model:
+        return False
+    return _rounded(last) <= _rounded(row) if row.place == "engine" else row.on == "vllm" and row.engine == last.engine
 
 
 def _rounded(row: Row) -> set[str]:
@@ -57,6 +66,10 @@ class Run:
         self._args = args
         self._words = words
         self._until = time.monotonic() + 60 * args.minutes
+        self._lines: list[dict[str, Any]] = []
+        if args.out is not None and args.out.exists():
+            self._lines = [json.loads(line) for line in args.out.read_text().splitlines() if line.strip()]
+        self._compiled = False  # by vLLM, for its next start
         self.failed = False
 
     def all(self, names: list[str]) -> None:
@@ -68,12 +81,15 @@ class Run:
 
     def _some(self, names: list[str]) -> int:
         """In one process; how many rows are dealt with."""
-        short = [name for name in names if time.monotonic() + self._seconds(name) > self._until]
-        if names[0] in short:
+        if time.monotonic() + self._seconds(names[0], first=True) > self._until:
             self._tell(names[0], {"error": "left out: it would not end in time"})
             return 1
         command = [sys.executable, str(HERE), *self._words, "--child", "--rows", ",".join(names)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        environment = dict(os.environ)
+        if ROWS[names[0]].on == "vllm" and self._args.vllm is not None:
+            places = (str(self._args.vllm.resolve()), environment.get("PYTHONPATH", ""))
+            environment["PYTHONPATH"] = os.pathsep.join(filter(None, places))
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True, env=environment)
         lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         threading.Thread(target=_forward, args=(process.stdout, lines), daemon=True).start()
         done = 0
@@ -82,17 +98,18 @@ class Run:
                 name = names[done]
                 if done and time.monotonic() + self._seconds(name) > self._until:
                     break
-                found = self._wait(lines, name)
+                found = self._wait(lines, name, first=not done)
                 self._tell(name, found)
                 done += 1
                 if "error" in found:
                     break
         finally:
             _end(process)
+        self._compiled |= ROWS[names[0]].on == "vllm"
         return done
 
-    def _wait(self, lines: queue.SimpleQueue[str | None], name: str) -> dict[str, Any]:
-        limit = min(self._until, time.monotonic() + 2 * self._seconds(name) + 60)
+    def _wait(self, lines: queue.SimpleQueue[str | None], name: str, *, first: bool) -> dict[str, Any]:
+        limit = min(self._until, time.monotonic() + 2 * self._seconds(name, first=first) + 60)
         while True:
             try:
                 line = lines.get(timeout=max(0.0, limit - time.monotonic()))
@@ -106,12 +123,14 @@ class Run:
             if not line.startswith('{"begins"'):
                 print(line, file=sys.stderr, end="", flush=True)
 
-    def _seconds(self, name: str) -> float:
+    def _seconds(self, name: str, *, first: bool = False) -> float:
         row, steps = ROWS[name], self._args.steps
-        whole = {"window-3": 8, "long": 12}.get(row.preset, 6)
+        starts = row.starts / (1 + self._compiled) if first else 0.0
+        never = {"one": 0, "first-token": 0, "host": 0}  # shorter than they are
+        whole = {"window-3": 8, "long": 12, **never}.get(row.preset, 6)
         mine = row.changes.get("steps", whole)
         share = 1.0 if steps is None or mine <= steps else steps / mine
-        return 20 + max(0.0, row.expected - 20) * share if not self._args.small else 10.0
+        return starts + 20 + max(0.0, row.expected - 20) * share if not self._args.small else 10.0
 
     def _tell(self, name: str, found: dict[str, Any]) -> None:
         row = ROWS[name]
@@ -122,11 +141,40 @@ class Run:
         if target and found.get("figure") is not None:
             less = row.figure != "steps/s"
             target["met"] = found["figure"] <= row.required if less else found["figure"] >= row.required
-        text = json.dumps({"row": name, "what": row.what, "unit": row.figure, **target, **found, **self._args.where})
+        now = round(time.time())
+        line = {"row": name, "what": row.what, "unit": row.figure, **target, **found, **self._args.where, "at": now}
+        self._say(line)
+        self._lines.append(line)
+        if (compared := ratio(self._lines, name)) is not None:
+            self._say(compared)
+
+    def _say(self, line: dict[str, Any]) -> None:
+        text = json.dumps(line)
         print(text, flush=True)
         if self._args.out is not None:
             with self._args.out.open("a") as file:
                 file.write(text + "\n")
+
+
+def ratio(lines: list[dict[str, Any]], name: str) -> dict[str, Any] | None:
+    """The last line beside the newest of the same row on vLLM, or the other way round, if they are of one machine and
+    one hour, and as long."""
+    ours = name.removesuffix("-vllm")
+    other = ours if name != ours else f"{ours}-vllm"
+    now = lines[-1]
+    there = next((line for line in reversed(lines) if line.get("row") == other and "figure" in line), None)
+    if there is None or "figure" not in now or (there["on"], there.get("steps")) != (now["on"], now.get("steps")):
+        return None
+    if now["at"] - there["at"] > 3600:
+        return None
+    mine, theirs = (now, there) if name == ours else (there, now)
+    row = ROWS[ours]
+    found = theirs["figure"] / mine["figure"] if row.figure == "seconds" else mine["figure"] / theirs["figure"]
+    line: dict[str, Any] = {"ratio": ours, "what": row.what, "figure": round(found, 3), "holotron": mine["figure"]}
+    line |= {"vllm": theirs["figure"], "commit": mine["commit"], "on": mine["on"]}
+    if row.ratio is not None:
+        line |= {"required": row.ratio[0], "aim": row.ratio[1], "met": found >= row.ratio[0]}
+    return line
 
 
 def _forward(stream: Any, lines: queue.SimpleQueue[str | None]) -> None:
@@ -166,9 +214,13 @@ def painting(names: list[str], args: argparse.Namespace) -> Iterator[None]:
 
 
 def listing() -> str:
-    lines = [f"{name:18} {row.what}: required {row.required:g}, aim {row.aim:g} ({row.figure}); about "
-             f"{row.expected:.0f} s" for name, row in ROWS.items()]  # fmt: skip
-    return "\n".join(lines)
+    def line(name: str, row: Row) -> str:
+        target = f": required {row.required:g}, aim {row.aim:g}" if row.required else ""
+        if row.ratio is not None:
+            target += f"; {row.ratio[0]:g} and {row.ratio[1]:g} of vLLM"
+        return f"{name:18} {row.what}{target} ({row.figure}); about {row.starts + row.expected:.0f} s"
+
+    return "\n".join(line(name, row) for name, row in ROWS.items())
 
 
 def where() -> dict[str, str]:
@@ -189,6 +241,7 @@ def main() -> None:
     parser.add_argument("--screens", type=Path, help="folder for pictures (a temporary one)")
     parser.add_argument("--disk", type=Path, help="folder on the disk that a checkpoint is read from (a temporary one)")
     parser.add_argument("--out", type=Path, help="append the lines to this file too")
+    parser.add_argument("--vllm", type=Path, help="folder that vLLM and what it needs were unpacked in")
     parser.add_argument("--small", action="store_true", help="a tiny model and few tokens: does it run?")
     parser.add_argument("--list", action="store_true", help="what rows there are")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
@@ -199,7 +252,11 @@ def main() -> None:
     if args.child:
         child(args)
         return
-    names = args.rows.split(",") if args.rows else [name for name in ROWS if not name.endswith(("-tower", "-whole"))]
+    names = (
+        args.rows.split(",")
+        if args.rows
+        else [name for name in ROWS if not name.endswith(("-tower", "-whole", "-vllm"))]
+    )
     if unknown := [name for name in names if name not in ROWS]:
         parser.error(f"no such rows: {', '.join(unknown)}; there are {', '.join(ROWS)}")
     with tempfile.TemporaryDirectory() as scratch:

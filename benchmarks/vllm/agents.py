@@ -2,13 +2,15 @@
 
     python benchmarks/vllm/agents.py SHAPE --history append --steps 6           # needs vllm, a GPU, and no weights
     python benchmarks/vllm/agents.py SHAPE --history window --steps 4 --steps 8 --quantization fp8
+    python benchmarks/speed_rows.py --rows 1-bf16,1-bf16-vllm                   # beside ours, and the ratio
 
 SHAPE is a folder with a `config.json` (a published model's own, or one written by hand); weights are random, as in our
 own figures. Text tokens stand in for those of screenshots. Prompts, replies and their lengths are those of
 `holotron.bench.workload`, so both engines read the same tokens; vLLM gets whole prompts and has its prefix cache on.
 
 One line of JSON for each number of steps: agent-steps per second, computed prompt tokens per second, share of prompt
-tokens found in the cache, computed tokens over what a perfect memory computes, and latencies.
+tokens found in the cache, computed tokens over what a perfect memory computes, and latencies. Steps that sessions have
+`begun` with are computed before the clock starts, as one prompt each.
 """
 
 from __future__ import annotations
@@ -26,25 +28,33 @@ from holotron.bench.workload import Agent, Workload, system_prompt
 VOCABULARY = range(1000, 100_000)
 
 
-def engine(args: argparse.Namespace, longest: int) -> Any:
+def engine(
+    shape: str,
+    longest: int,
+    sessions: int,
+    *,
+    token_budget: int = 8192,
+    quantization: str | None = None,
+    **options: Any,
+) -> Any:
+    """`longest`: tokens of a session; `options`: further arguments of vLLM's engine."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.v1.engine.async_llm import AsyncLLM
 
     settings: dict[str, Any] = {
-        "model": args.shape,
+        "model": shape,
         "skip_tokenizer_init": True,
         "load_format": "dummy",
         "dtype": "bfloat16",
         "max_model_len": max(longest + 64, 32_768),
-        "max_num_seqs": args.sessions,
-        "max_num_batched_tokens": args.token_budget,
+        "max_num_seqs": sessions,
+        "max_num_batched_tokens": token_budget,
         "gpu_memory_utilization": 0.92,
         "enable_prefix_caching": True,
         "disable_log_stats": True,
-        **({"quantization": args.quantization} if args.quantization else {}),
-        **json.loads(args.options),
+        **options,
     }
     return AsyncLLM.from_engine_args(AsyncEngineArgs(**settings))
 
@@ -71,9 +81,13 @@ class Driver:
         *_, last = [output async for output in self._engine.generate(prompt, sampling, request_id=name)]
         return list(last.outputs[0].token_ids), last.num_cached_tokens or 0
 
-    async def live(self, number: int) -> None:
-        agent = Agent(self._work, number, VOCABULARY)
-        log = list(self._system)
+    async def warm(self) -> None:
+        """A few short replies, so that nothing is compiled while the clock runs; the shared prompt is known, as in our
+        own run."""
+        await asyncio.gather(*(self.reply(self._system[n : n + 512], 8) for n in range(4)))
+        await self.reply(self._system, 1)
+
+    async def live(self, agent: Agent, log: list[int]) -> None:
         for _ in range(self._work.steps):
             sent = agent.next()
             log = [*(self._system if sent.anew else log), *sent.tokens]
@@ -86,9 +100,13 @@ class Driver:
             agent.replied(said)
 
     async def run(self) -> dict[str, Any]:
-        await self.reply(self._system, 1)  # the shared prompt is known, as in our own run
+        await self.warm()
+        agents = [Agent(self._work, n, VOCABULARY) for n in range(self._work.sessions)]
+        logs = [[*self._system, *(agent.said() if self._work.history == "append" else ())] for agent in agents]
+        if self._work.begun:
+            await asyncio.gather(*(self.reply(log, 1) for log in logs))
         started = time.perf_counter()
-        await asyncio.gather(*(self.live(n) for n in range(self._work.sessions)))
+        await asyncio.gather(*(self.live(*both) for both in zip(agents, logs, strict=True)))
         seconds = time.perf_counter() - started
         ideal = self._work.sessions * self._work.ideal_computed()
         return {
@@ -104,12 +122,16 @@ class Driver:
 
 
 async def measure(args: argparse.Namespace) -> None:
-    works = [Workload(args.sessions, steps, history=args.history, seed=n) for n, steps in enumerate(args.steps or [6])]
+    works = [
+        Workload(args.sessions, steps, history=args.history, begun=args.begun, seed=n)
+        for n, steps in enumerate(args.steps or [6])
+    ]
     started = time.perf_counter()
-    running = engine(args, max(work.longest_context for work in works))
+    longest, options = max(work.longest_context for work in works), json.loads(args.options)
+    if args.quantization:
+        options["quantization"] = args.quantization
+    running = engine(args.shape, longest, args.sessions, token_budget=args.token_budget, **options)
     print(json.dumps({"shape": args.shape, "seconds_to_start": round(time.perf_counter() - started, 1)}), flush=True)
-    warm = Driver(running, works[0])
-    await asyncio.gather(*(warm.reply(warm._system[n : n + 512], 8) for n in range(4)))
     for work in works:
         print(json.dumps(await Driver(running, work).run()), flush=True)
     running.shutdown()
@@ -120,6 +142,7 @@ def main() -> None:
     parser.add_argument("shape", help="a folder with a config.json")
     parser.add_argument("--history", choices=["append", "window"], default="append")
     parser.add_argument("--steps", type=int, action="append", help="once for each run in one start (6)")
+    parser.add_argument("--begun", type=int, default=0, help="steps before the clock starts")
     parser.add_argument("--sessions", type=int, default=100)
     parser.add_argument("--token-budget", type=int, default=8192)
     parser.add_argument("--quantization", help="such as fp8")

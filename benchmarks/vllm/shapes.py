@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from holotron.model.config import ModelConfig
@@ -41,6 +42,11 @@ def add_class(folder: Path) -> None:
     path = folder / "config.json"
     data = json.loads(path.read_text()) | {"auto_map": {"AutoConfig": "configuration.Configuration"}}
     path.write_text(json.dumps(data, indent=2))
+
+
+def text_of(config: ModelConfig) -> ModelConfig:
+    """The decoder alone, where its family has a form for that."""
+    return replace(config, vision=None, projector=None) if config.decoder.mamba is not None else config
 
 
 def write(config: ModelConfig, folder: Path) -> None:

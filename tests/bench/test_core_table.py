@@ -103,6 +103,96 @@ def test_rows_of_speed_share_a_process_and_a_failed_one_costs_only_itself() -> N
     assert "page_size" in late["error"] or "not end in time" in late["error"]
 
 
+LIBRARY = """
+import asyncio, http.server, json, sys, types
+
+class SamplingParams(types.SimpleNamespace):
+    def __init__(self, **values):
+        super().__init__(**values)
+
+class AsyncEngineArgs(SamplingParams): pass
+class TokensPrompt(SamplingParams): pass
+
+class AsyncLLM:
+    seen = set()
+
+    @classmethod
+    def from_engine_args(cls, args):
+        shape = json.load(open(args.model + "/config.json"))
+        assert args.load_format == "dummy" and args.mamba_ssm_cache_dtype == "float32" and shape["hidden_size"]
+        return cls()
+
+    async def generate(self, prompt, sampling, request_id):
+        assert request_id not in self.seen
+        self.seen.add(request_id)
+        await asyncio.sleep(0.005)
+        tokens = [types.SimpleNamespace(token_ids=list(range(sampling.max_tokens)))]
+        yield types.SimpleNamespace(outputs=tokens, num_cached_tokens=len(prompt.prompt_token_ids) // 2)
+
+    def shutdown(self): pass
+
+class Answer(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.say({"data": [{"id": "model"}]})
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        count = sum(len(str(message["content"]).split()) for message in body["messages"])
+        usage = {"prompt_tokens": count, "completion_tokens": body["max_tokens"], "total_tokens": 0}
+        message = {"role": "assistant", "content": "yes"}
+        self.say({"id": "1", "object": "chat.completion", "created": 0, "model": "model", "usage": usage,
+                  "choices": [{"index": 0, "message": message, "finish_reason": "length"}]})
+
+    def say(self, what):
+        data = json.dumps(what).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *words): pass
+
+def serve():
+    port = sys.argv[sys.argv.index("--port") + 1]
+    assert json.load(open(sys.argv[sys.argv.index("--model") + 1] + "/config.json"))
+    assert sys.argv[sys.argv.index("--quantization") + 1] == "fp8"
+    http.server.ThreadingHTTPServer(("127.0.0.1", int(port)), Answer).serve_forever()
+"""
+
+
+def test_rows_on_vllm_are_told_beside_ours_with_their_ratio(tmp_path: Path) -> None:
+    """Against something that only answers as vLLM does: what is started, shared and compared."""
+    parts = {
+        "__init__": LIBRARY,
+        "engine/arg_utils": "from vllm import AsyncEngineArgs",
+        "v1/engine/async_llm": "from vllm import AsyncLLM",
+        "inputs": "from vllm import TokensPrompt",
+        "entrypoints/openai/api_server": "from vllm import serve\nserve()",
+    }
+    for name, text in parts.items():
+        file = tmp_path / "site" / "vllm" / f"{name}.py"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    out = tmp_path / "rows.jsonl"
+
+    def run(rows: str) -> list[dict[str, Any]]:
+        command = [sys.executable, str(FOLDER / "speed_rows.py"), "--small", "--rows", rows]
+        command += ["--vllm", str(tmp_path / "site"), "--out", str(out)]
+        done = subprocess.run(command, capture_output=True, text=True, env=SOURCES)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    first, second, served, one = run("1-bf16-vllm,2-bf16-vllm,9-tower-vllm,12-tower-vllm")
+    assert (first["steps"], second["steps"], served["steps"], one["steps"]) == (6, 12, 6, 6)
+    assert first["start_seconds"] == second["start_seconds"] and served["start_seconds"] == one["start_seconds"]
+    assert first["cached_share"] == pytest.approx(0.5, abs=0.1)
+    ours, compared = run("1-bf16")
+    assert compared["ratio"] == "1-bf16"
+    assert compared["figure"] == pytest.approx(ours["figure"] / first["figure"], abs=1e-3)
+    assert compared["met"] == (compared["figure"] >= 1.38)
+    assert len(out.read_text().splitlines()) == 6
+
+
 def test_growth_is_put_together_from_stretches() -> None:
     grid = script("grid")
     done = {"m/10/0-6": 10.0, "m/10/6-12": 5.0, "m/10/12-24": 2.5, "m/20/0-6": 8.0}

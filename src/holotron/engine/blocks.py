@@ -165,12 +165,16 @@ class Pool:
         if block.pins == 0:
             self._idle[block] = None
 
-    def move_out(self, blocks: Iterable[Block], most: int) -> None:
-        """Move at most so many of these to the host, of those that are idle."""
-        chosen = list(islice((block for block in blocks if block in self._idle), max(0, most)))
+    def move_out(self, blocks: Iterable[Block], most: int) -> int:
+        """Move at most so many of these to the host, of those that are idle; how many were."""
+        if most <= 0:
+            return 0
+        idle = self._idle
+        chosen = list(islice((block for block in blocks if block in idle), most))
         for block in chosen:
-            del self._idle[block]
+            del idle[block]
         self._move_out(chosen)
+        return len(chosen)
 
     def close(self) -> None:
         if self.files is not None:

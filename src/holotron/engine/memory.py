@@ -163,11 +163,14 @@ class Memory:
         pages.files.back(self.pages)
         return True
 
-    def move_out(self, rows: int, pages: int) -> None:
-        """Move at most so much of it to the host, of what nobody else holds."""
-        if self.state is not None and self.state.refs == 1:
-            self._pools.rows.move_out([self.state], rows)
-        self._pools.pages.move_out((page for page in reversed(self.pages) if page.refs == 1), pages)
+    def move_out(self, rows: int, pages: int) -> int:
+        """Move at most so much of it to the host, of what nobody else holds; how many blocks it was."""
+        moved = 0
+        if rows > 0 and self.state is not None and self.state.refs == 1:
+            moved = self._pools.rows.move_out([self.state], rows)
+        if pages > 0:
+            moved += self._pools.pages.move_out((page for page in reversed(self.pages) if page.refs == 1), pages)
+        return moved
 
     def unpin(self) -> None:
         """Allow it to be moved to the host when others need the room. Pages that were taken ahead are given back."""

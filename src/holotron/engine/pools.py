@@ -23,6 +23,7 @@ class Demand:
     kept_pages: int = 0
 
     def __add__(self, other: Demand) -> Demand:
+        # Field by field: whenever somebody waits, this is done once for everybody who runs.
         return Demand(
             self.rows + other.rows,
             self.pages + other.pages,

@@ -314,7 +314,8 @@ class Sessions:
         resting = (s for s in (*self.open_ones.values(), *self.cached) if s.request is None)
         for sequence in chain(self._pauses.last_needed(resting, time.monotonic()), waiting):
             for memory in sequence.memories() if sequence is not keep else ():
-                memory.move_out(missing.rows, missing.pages)
+                if not memory.move_out(missing.rows, missing.pages):
+                    continue  # most have been moved before
                 missing = short()
                 if not missing.rows and not missing.pages:
                     return
