@@ -92,6 +92,7 @@ def environment(store: Path) -> dict[str, str]:
     browser = store / "browser"
     if browser.exists():
         found["HOLOTRON_CHROMIUM"] = str(browser / "chromium-headless-shell")
+        found["PATH"] = f"{found.get('PATH', os.defpath)}:{browser}"  # fc-list, where the machine has none
         before = found.get("LD_LIBRARY_PATH")
         found["LD_LIBRARY_PATH"] = str(browser / "lib") + (f":{before}" if before else "")
         found["FONTCONFIG_FILE"] = str(browser / "fontconfig/fonts.conf")

@@ -17,6 +17,7 @@ cp "$program" "$home"/{*.pak,*.bin,icudtl.dat,libvk_swiftshader.so,vk_swiftshade
 # The other machine's own C and C++ libraries stay in charge: two of them in one process do not get along.
 ldd "$program" | awk '$3 ~ "^/" {print $3}' |
     grep -Ev '/(libc|libm|libdl|librt|libpthread|libresolv|libgcc_s|libstdc\+\+)\.so' | xargs cp -L -t "$out/lib"
+cp -L "$(command -v fc-list)" "$out" # names the fonts there are: synthetic pages ask for it
 # What is loaded by name: the certificate store of NSS.
 cp -L /usr/lib/*-linux-gnu/{libsoftokn3,libfreebl3,libfreeblpriv3,libnssckbi}.so "$out/lib"
 for family in liberation liberation2 noto dejavu; do
@@ -30,6 +31,7 @@ cat > "$out/environment.sh" <<'HERE'
 _here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 export HOLOTRON_CHROMIUM=$_here/chromium-headless-shell
 export LD_LIBRARY_PATH=$_here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export PATH=$PATH:$_here
 export FONTCONFIG_FILE=$_here/fontconfig/fonts.conf FONTCONFIG_PATH=$_here/fontconfig
 unset _here
 HERE

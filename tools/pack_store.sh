@@ -17,14 +17,14 @@ pack() { # NAME FOLDER MEMBER...
     tar -C "$from" -c "$@" | xz -4 -T2 | split -b "${piece}m" - "$store/$name.tar.xz."
 }
 
-wheels=(pydantic typer rich jinja2 safetensors pillow tokenizers playwright greenlet pyee miniwob pyarrow)
+wheels=(pydantic typer rich jinja2 safetensors pillow tokenizers llguidance playwright greenlet pyee miniwob pyarrow)
 platforms=(--platform manylinux_2_28_x86_64 --platform manylinux2014_x86_64 --platform manylinux_2_17_x86_64)
 with=(--quiet --disable-pip-version-check --python-version 3.12 --only-binary=:all: "${platforms[@]}" -d "$scratch/wheels")
 "$python" -m pip download "${with[@]}" "${wheels[@]:0:6}"
 "$python" -m pip download "${with[@]}" --no-deps "${wheels[@]:6}" # what else these ask for is not used here
 for wheel in "$scratch"/wheels/*.whl; do "$python" -m zipfile -e "$wheel" "$scratch/library"; done
 chmod +x "$scratch/library/playwright/driver/node" # unzipping forgets it
-rm -rf "$scratch"/library/pyarrow/{include,src,tests,libarrow_flight*,libarrow_substrait*,_flight*,_substrait*} # not used
+rm -rf "$scratch"/library/pyarrow/{include,src,tests,libarrow_flight*,_flight*} # not used
 pack library "$scratch" library
 
 tools/pack_browser.sh "$scratch/browser" > /dev/null

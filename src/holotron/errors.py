@@ -6,6 +6,8 @@ turns them into one line on stderr and the exit code. Anything else that escapes
 
 from __future__ import annotations
 
+import sys
+
 
 class HolotronError(Exception):
     """Base of everything this package raises on purpose."""
@@ -56,7 +58,11 @@ class MissingDependency(HolotronError):
 
     @classmethod
     def extra(cls, package: str, extra: str) -> MissingDependency:
-        return cls(f"{package} is not installed. Install it with: pip install 'holotron[{extra}]'")
+        """Said where the import of a package failed: what is there but does not load is told apart from what is missing."""
+        why, error = "is not installed", sys.exception()
+        if isinstance(error, ImportError) and not isinstance(error, ModuleNotFoundError):
+            why = f"is installed but cannot be loaded ({error})"
+        return cls(f"{package} {why}. Install it with: pip install 'holotron[{extra}]'")
 
 
 class StorageError(HolotronError):
