@@ -61,6 +61,14 @@ def pid(server: Serving, name: str) -> int:
     return next(row["pid"] for row in rows if row["name"] == name)
 
 
+def wait_for_steps(server: Serving, before: dict[str, float], count: int) -> None:
+    """Until so many sessions went on with another step, however long clients take to begin."""
+    name, until = 'holotron_router_bound_total{how="session known"}', time.monotonic() + 60
+    while server.metrics().get(name, 0.0) < before.get(name, 0.0) + count:
+        assert time.monotonic() < until, "nobody plays"
+        time.sleep(0.02)
+
+
 def close_all(server: Serving) -> None:
     for key in ("alice", "bob"):
         headers = {"authorization": f"Bearer {key}"}
@@ -102,7 +110,7 @@ def test_three_kills_and_nothing_is_lost(fleet: Serving, alone: dict[int, list[l
             )
         )
         thread.start()
-        time.sleep(0.3 + 0.6 * draw.random())
+        wait_for_steps(fleet, before, draw.randrange(1, len(SESSIONS)))
         os.kill(pid(fleet, str(draw.randrange(REPLICAS))), signal.SIGKILL)
         thread.join(120)
         assert playing["said"] == alone, "whole replies, no error, nothing said twice"
@@ -120,8 +128,9 @@ def test_draining_and_moving_are_not_noticed(fleet: Serving, alone: dict[int, li
             said=asyncio.run(play(fleet.url, SESSIONS, STEPS, tokens=TOKENS, key="alice", close=False))
         )
     )
+    before = fleet.metrics()
     thread.start()
-    time.sleep(0.4)
+    wait_for_steps(fleet, before, 2)
     told = fleet.admin("POST", "/fleet/replicas/0/drain")
     assert told["moved"] > 0
     assert told["seconds"] <= 2.0
