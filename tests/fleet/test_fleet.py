@@ -313,11 +313,19 @@ def test_new_weights_reach_all_and_those_who_come_late(fleet: Serving) -> None:
     assert said_by_all()[1:] == (3,) * 4
     low = LowRank(torch.ones(2, rows.shape[1]), torch.randn(rows.shape[0], 2), 0.5)
     assert whole.update_weights({name: low}) == 4
+    with pytest.raises(Exception, match="no parameter"):
+        whole.update_weights({"nothing": rows})
+    rows[0, 0] += 1
+    assert whole.update_weights({name: rows}) == 5
+    sent = said_by_all()
+    assert FleetWeights(fleet.url, KEY).update_weights({name: rows}) == 6
+    assert said_by_all()[0] == sent[0], "what it sent last was not what they had, so it sent everything"
+    assert whole.update_weights({name: low}) == 7
     together = said_by_all()
     os.kill(pid(fleet, "1"), signal.SIGKILL)
     time.sleep(0.5)
     fleet.wait_until_whole()
-    assert {row["version"] for row in fleet.admin("GET", "/fleet/replicas")["replicas"]} == {4}
+    assert {row["version"] for row in fleet.admin("GET", "/fleet/replicas")["replicas"]} == {7}
     assert said_by_all() == together, "the late one says the same"
 
 

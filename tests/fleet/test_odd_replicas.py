@@ -230,3 +230,14 @@ def test_names_of_sessions_are_unique_among_all_replicas(tmp_path: Path) -> None
             assert not any(home.visits for home in door.homes.everywhere())
 
     played(play)
+
+
+def test_an_entrance_that_comes_later_learns_which_weights_there_are(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with fleet(tmp_path, Stub(version=3), Stub(version=3)) as (door, client):
+            assert door.updates.version == 3
+            told = {"file": "0" * 32 + ".weights", "changes_version": 0}
+            answer = await client.post("/fleet/weights", json=told, headers={"authorization": f"Bearer {KEY}"})
+            assert (answer.status_code, answer.json()["error"]["code"]) == (409, "other_version")
+
+    played(play)
