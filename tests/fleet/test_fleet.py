@@ -128,9 +128,9 @@ def test_draining_and_moving_are_not_noticed(fleet: Serving, alone: dict[int, li
             said=asyncio.run(play(fleet.url, SESSIONS, STEPS, tokens=TOKENS, key="alice", close=False))
         )
     )
-    before = fleet.metrics()
+    idle = fleet.metrics()
     thread.start()
-    wait_for_steps(fleet, before, 2)
+    wait_for_steps(fleet, idle, 2)
     told = fleet.admin("POST", "/fleet/replicas/0/drain")
     assert told["moved"] > 0
     assert told["seconds"] <= 2.0
