@@ -58,7 +58,7 @@ class MissingDependency(HolotronError):
 
     @classmethod
     def extra(cls, package: str, extra: str) -> MissingDependency:
-        """Said where the import of a package failed: what is there but does not load is told apart from what is missing."""
+        """Said where the import of a package failed; one that is there but does not load is not called missing."""
         why, error = "is not installed", sys.exception()
         if isinstance(error, ImportError) and not isinstance(error, ModuleNotFoundError):
             why = f"is installed but cannot be loaded ({error})"

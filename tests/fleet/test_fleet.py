@@ -62,6 +62,14 @@ def pid(server: Serving, name: str) -> int:
     return next(row["pid"] for row in rows if row["name"] == name)
 
 
+def wait_for_steps(server: Serving, before: dict[str, float], count: int) -> None:
+    """Until so many sessions went on with another step, however long clients take to begin."""
+    name, until = 'holotron_router_bound_total{how="session known"}', time.monotonic() + 60
+    while server.metrics().get(name, 0.0) < before.get(name, 0.0) + count:
+        assert time.monotonic() < until, "nobody plays"
+        time.sleep(0.02)
+
+
 def close_all(server: Serving) -> None:
     for key in ("alice", "bob"):
         headers = {"authorization": f"Bearer {key}"}
@@ -103,7 +111,7 @@ def test_three_kills_and_nothing_is_lost(fleet: Serving, alone: dict[int, list[l
             )
         )
         thread.start()
-        time.sleep(0.3 + 0.6 * draw.random())
+        wait_for_steps(fleet, before, draw.randrange(1, len(SESSIONS)))
         os.kill(pid(fleet, str(draw.randrange(REPLICAS))), signal.SIGKILL)
         thread.join(120)
         assert playing["said"] == alone, "whole replies, no error, nothing said twice"
@@ -121,8 +129,9 @@ def test_draining_and_moving_are_not_noticed(fleet: Serving, alone: dict[int, li
             said=asyncio.run(play(fleet.url, SESSIONS, STEPS, tokens=TOKENS, key="alice", close=False))
         )
     )
+    idle = fleet.metrics()
     thread.start()
-    time.sleep(0.4)
+    wait_for_steps(fleet, idle, 2)
     told = fleet.admin("POST", "/fleet/replicas/0/drain")
     assert told["moved"] > 0
     assert told["seconds"] <= 2.0
@@ -305,11 +314,19 @@ def test_new_weights_reach_all_and_those_who_come_late(fleet: Serving) -> None:
     assert said_by_all()[1:] == (3,) * 4
     low = LowRank(torch.ones(2, rows.shape[1]), torch.randn(rows.shape[0], 2), 0.5)
     assert whole.update_weights({name: low}) == 4
+    with pytest.raises(Exception, match="no parameter"):
+        whole.update_weights({"nothing": rows})
+    rows[0, 0] += 1
+    assert whole.update_weights({name: rows}) == 5
+    sent = said_by_all()
+    assert FleetWeights(fleet.url, KEY).update_weights({name: rows}) == 6
+    assert said_by_all()[0] == sent[0], "what it sent last was not what they had, so it sent everything"
+    assert whole.update_weights({name: low}) == 7
     together = said_by_all()
     os.kill(pid(fleet, "1"), signal.SIGKILL)
     time.sleep(0.5)
     fleet.wait_until_whole()
-    assert {row["version"] for row in fleet.admin("GET", "/fleet/replicas")["replicas"]} == {4}
+    assert {row["version"] for row in fleet.admin("GET", "/fleet/replicas")["replicas"]} == {7}
     assert said_by_all() == together, "the late one says the same"
 
 

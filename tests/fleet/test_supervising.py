@@ -12,9 +12,11 @@ from holotron.fleet import launching, moving, supervising
 from holotron.fleet.homes import Homes
 from holotron.fleet.launching import Share, StartFailed, shares
 from holotron.fleet.moving import Mover
+from holotron.fleet.ray_place import connect
 from holotron.fleet.replicas import Replica, Replicas
-from holotron.fleet.serving import Addresses
+from holotron.fleet.serving import Addresses, serve_fleet
 from holotron.fleet.supervising import Supervisor
+from holotron.server.layers import from_flags, resolve
 
 
 class Failing:
@@ -65,6 +67,8 @@ def test_shares_of_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launching.os, "sched_getaffinity", lambda pid: set(range(8)))
     assert shares(3, "cpu") == [Share(threads=2)] * 3
     assert shares(16, "cpu")[0].threads == 1
+    with pytest.raises(ConfigError, match="start at most 64"):
+        shares(65, "cpu")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5,7")
     assert [share.gpu for share in shares(2, "cuda")] == ["2", "5"]
     assert shares(2, "cuda")[1].environment()["CUDA_VISIBLE_DEVICES"] == "5"
@@ -79,6 +83,31 @@ def test_addresses_of_replicas(address: str) -> None:
     with pytest.raises(ConfigError, match="address of a replica"):
         Addresses([address])
     assert Addresses(["gpu-0:8000", "http://10.0.0.1:8001"])
+    with pytest.raises(ConfigError, match="named twice"):
+        Addresses(["gpu-0:8000", "http://gpu-0:8000"])
+
+
+@pytest.mark.parametrize(
+    ("replicas", "ray", "said"),
+    [
+        (0, None, "at least one"),
+        (10**6, None, "at most 1000"),
+        (["gpu-0:8000"], "auto", "leave out one"),
+        (["gpu-0:8000"], None, "have a fleet.key"),
+    ],
+)
+def test_fleets_that_cannot_be(replicas: int | list[str], ray: str | None, said: str) -> None:
+    settings = resolve(from_flags(["--model.source", "tiny", "--server.port", "0"])[0]).settings
+    with pytest.raises(ConfigError, match=said):
+        serve_fleet(settings, None, replicas, ray=ray)
+
+
+@pytest.mark.parametrize(("address", "said"), [("127.0.0.1:1", "no Ray cluster at"), ("ray://h:10001", "own")])
+def test_ray_that_is_not_there(address: str, said: str) -> None:
+    if pytest.importorskip("ray").is_initialized():
+        pytest.skip("this process is connected to a cluster already")
+    with pytest.raises(ConfigError, match=said):
+        connect(address)
 
 
 def test_rebalancing_waits_until_it_is_sure_and_does_not_swing(monkeypatch: pytest.MonkeyPatch) -> None:

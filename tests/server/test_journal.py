@@ -14,7 +14,10 @@ from typing import Any
 import httpx
 import pytest
 
+from holotron.errors import ConfigError
 from holotron.model.weights import save_checkpoint
+from holotron.server.journal import Journal
+from holotron.server.workers import Workers
 from tests.engine.support import page, sparse_tiny
 from tests.server.inside import Inside, inside
 from tests.server.pictures import data_url, png_url, with_image
@@ -209,3 +212,9 @@ def test_only_so_many_bytes_and_for_so_long(pair: tuple[Inside, Inside], folder:
     asyncio.run(journal.sweep(open_now[:1]))
     assert not left.exists(), "what somebody left behind"
     assert len(logs(folder)) <= 1, "sessions that are over"
+
+
+def test_a_folder_that_cannot_be_is_a_wrong_setting(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r"fleet\.journal: .* cannot be written"):
+        Journal(tmp_path / "file" / "logs", 2**20, Workers(1), ttl=None, responses_ttl=None)

@@ -12,7 +12,7 @@ from hashlib import blake2b
 from itertools import chain
 from typing import Any, Literal
 
-from pydantic_core import from_json
+from pydantic_core import SchemaValidator, ValidationError, core_schema, from_json
 
 Kind = Literal["generate", "open", "session", "fork", "move", "sessions", "response", "any"]
 
@@ -29,6 +29,7 @@ LETTERS = 4  # per token, about
 PIECE = 2048  # letters of a long text that are one link of its chain
 MOST_TEXTS = 10_000  # that are looked at in one request: how it begins is enough
 SMALL, FEW_VALUES = 2**20, 4096  # bytes and values that are read at once; more than that on a thread
+_FLAG = SchemaValidator(core_schema.bool_schema())  # replicas take "true" and 1 for true, too
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class Asks:
     session: str | None = None  # ours, by name
     opens: bool = False
     forks: int = 0  # sessions that will be made from it
+    made: tuple[str, ...] = ()  # their names, where the client gives them
     response: str | None = None  # that it continues or is about
     header: str | None = None  # x-session-id
     chain: tuple[Link, ...] = ()  # how the conversation begins
@@ -133,7 +135,8 @@ def asked(method: str, path: str, body: bytes, header: str | None, owner: str) -
         if verb == "move" and method == "POST":
             return Asks("move", session=name)
         if verb == "fork" and method == "POST":
-            return Asks("fork", session=name, forks=_forks(body))
+            forks, made = _forks(body)
+            return Asks("fork", session=name, forks=forks, made=made)
         return Asks("session", session=name)
     if found := _RESPONSE.fullmatch(path):
         return Asks("response", response=found[1])
@@ -142,11 +145,12 @@ def asked(method: str, path: str, body: bytes, header: str | None, owner: str) -
 
 def _generation(told: dict[str, Any], header: str | None, owner: str) -> Asks:
     session, response = _text(told.get("session_id")), _text(told.get("previous_response_id"))
-    if told.get("session_open") is True:
+    if _flag(told.get("session_open")):
         return Asks("generate", session=session, opens=True)
     if session is not None:
-        forks = told.get("fork") not in (None, False)
-        return Asks("generate", session=session, forks=int(forks))
+        name = _text(told.get("fork"))
+        forks = name is not None or _flag(told.get("fork"))
+        return Asks("generate", session=session, forks=int(forks), made=(name,) if name is not None else ())
     if response is not None:
         return Asks("generate", response=response)
     if header is not None and _NAME.fullmatch(header):
@@ -178,15 +182,25 @@ def _opening(body: bytes) -> Asks:
     return Asks("open", session=_text(told.get("id")) if isinstance(told, dict) else None, opens=True)
 
 
-def _forks(body: bytes) -> int:
+def _forks(body: bytes) -> tuple[int, tuple[str, ...]]:
+    """How many, and the names that they are given."""
     try:
         told = from_json(body) if body else {}
     except ValueError:
-        return 1
+        return 1, ()
     if not isinstance(told, dict):
-        return 1
+        return 1, ()
     ids, n = told.get("ids"), told.get("n")
-    return len(ids) if isinstance(ids, list) else n if isinstance(n, int) and 0 < n <= 1024 else 1
+    if isinstance(ids, list):
+        return len(ids), tuple(name for name in map(_text, ids[:1024]) if name is not None)
+    return n if isinstance(n, int) and 0 < n <= 1024 else 1, ()
+
+
+def _flag(value: Any) -> bool:
+    try:
+        return bool(_FLAG.validate_python(value))
+    except ValidationError:
+        return False
 
 
 def _text(value: Any) -> str | None:

@@ -50,6 +50,7 @@ from holotron.server.settings import Settings
 log = logging.getLogger("holotron.fleet")
 
 TEND_SECONDS = 1.0
+SCRAPE_SECONDS = 5.0  # for a replica's metrics: without those of one that hangs there are the others'
 _FILE = re.compile(r"/fleet/files/([0-9a-f]{32}\.weights)")
 _REPLICA = re.compile(r"/fleet/replicas/([^/]+)/(drain|resume|restart)")
 
@@ -142,8 +143,8 @@ class Entrance:
 
     async def _count_memory(self) -> None:
         held: Counter[str] = Counter()
-        for replica in [one for one in self.replicas.all() if one.alive]:
-            for row in (await replica.ask("GET", "/fleet/sessions"))["data"]:
+        for replica in [one for one in self.replicas.all() if one.alive and not one.quiet]:
+            for row in (await replica.ask("GET", "/fleet/sessions", seconds=SCRAPE_SECONDS))["data"]:
                 held[row["owner"]] += row["bytes"]
         self._held = held
 
@@ -198,14 +199,15 @@ class Entrance:
         return await self._administer(Request(scope, receive))
 
     async def _metrics(self) -> Response:
-        alive = [one for one in self.replicas.all() if one.alive]
+        alive = [one for one in self.replicas.all() if one.alive and not one.quiet]
 
         async def of(replica: Replica) -> str:
             try:
-                headers = replica.headers("metrics", "metrics", "0" * 32 + "-0")
-                answer = await replica.upstream.ask("GET", "/metrics", headers)
-                return (await answer.body()).decode()
-            except Broken:
+                async with asyncio.timeout(SCRAPE_SECONDS):
+                    headers = replica.headers("metrics", "metrics", "0" * 32 + "-0")
+                    answer = await replica.upstream.ask("GET", "/metrics", headers)
+                    return (await answer.body()).decode()
+            except (Broken, TimeoutError):
                 return ""
 
         texts = await asyncio.gather(*map(of, alive))

@@ -36,6 +36,7 @@ class Visit:
     answer: Answer | None = None
     interrupted: bool = False  # by a move; the request will be repeated
     may_be_cut: bool = True  # asking for it again does no harm
+    made: list[Home] = field(default_factory=list)  # sessions that it makes, under names that are theirs from now on
 
     def interrupt(self) -> None:
         self.interrupted = True
@@ -57,6 +58,11 @@ class Home:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)  # held while it moves: requests wait before they go in
     left: asyncio.Event = field(default_factory=asyncio.Event)  # set when nobody is in it any more
     provisional: bool = False  # it is just being opened
+
+    @property
+    def remembers_nothing(self) -> bool:
+        """That would be lost elsewhere."""
+        return self.provisional or self.kind == "header"
 
     def enter(self) -> Visit:
         visit = Visit(self, self.replica)

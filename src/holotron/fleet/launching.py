@@ -23,6 +23,7 @@ from holotron.errors import ConfigError
 from holotron.server.settings import Settings
 
 LAST_LINES = 20  # of what a replica said before it died
+MOST_PER_CORE = 8  # replicas on a CPU: each is a process with a model of its own
 STOP_SECONDS = 10.0
 
 
@@ -87,7 +88,13 @@ def shares(count: int, device: str | None) -> list[Share]:
 
     wants_gpu = device.startswith("cuda") if device is not None else torch.cuda.is_available()
     if not wants_gpu:
-        return [Share(threads=max(1, len(os.sched_getaffinity(0)) // count))] * count
+        cores = len(os.sched_getaffinity(0))
+        if count > MOST_PER_CORE * cores:
+            raise ConfigError(
+                f"{count} replicas on {cores} cores would only keep each other waiting: start at most "
+                f"{MOST_PER_CORE * cores}, or spread them over machines (--ray ADDRESS)"
+            )
+        return [Share(threads=max(1, cores // count))] * count
     if device is not None and ":" in device:
         raise ConfigError(f"model.device {device} names one GPU; with --replicas each gets its own: say cuda")
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")

@@ -67,7 +67,7 @@ def _own(told: Told) -> Iterable[Metric]:
     up = GaugeMetricFamily("holotron_router_replica_up", "Whether it takes requests", labels=["replica"])
     busy = GaugeMetricFamily("holotron_router_replica_in_flight", "Requests being answered by it", labels=["replica"])
     for replica in told.all_replicas():
-        up.add_metric([replica.name], float(replica.stage == "ready"))
+        up.add_metric([replica.name], float(replica.stage == "ready" and not replica.quiet))
         busy.add_metric([replica.name], replica.in_flight)
     yield from (up, busy)
     for name, (what, value) in told.counts().items():

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import time
 from collections import Counter
+from collections.abc import Set
 from typing import Literal
 
 from holotron.fleet.homes import Home, Homes
@@ -28,6 +29,7 @@ BUSY_SECONDS = 5.0  # for a replica to undo what was interrupted
 HOT, MORE = 2.0, 2.0  # a replica is hot that has so many times its neighbour's load, and a little more
 SUSTAINED = 3  # looks in a row at which it must be
 HEIR_SECONDS = 120.0  # for a replica to come back, where nobody else sees what it kept
+SILENT_SECONDS = 45.0  # for one that does not answer to be found dead, see `replicas.DEAF_SECONDS`
 REST_SECONDS = 60.0  # before a conversation is moved again to balance loads
 RECENT_SECONDS = 30.0  # moving what nobody uses balances nothing
 
@@ -115,7 +117,7 @@ class Mover:
         """Its replica is dead. With its lock held."""
         if home.replica.alive:
             return  # somebody was faster
-        if home.kind == "header" or home.provisional:
+        if home.remembers_nothing:
             self._homes.relocate(home, await self.place())
             return
         names = sorted(home.names)
@@ -138,13 +140,23 @@ class Mover:
             if (home := self._homes.get(owner, kind, name)) is not None:
                 return home
             asked = {"owner": owner, "kind": kind, "name": name}
-            replicas = sorted((one for one in self._replicas.all() if one.alive), key=self._homes.recent)
-            answers = await asyncio.gather(
-                *(replica.ask("POST", "/fleet/has", asked, 10.0) for replica in replicas), return_exceptions=True
-            )
-            for replica, told in zip(replicas, answers, strict=True):
-                if isinstance(told, dict) and told["has"]:
-                    return self._homes.settle(owner, kind, name, replica)
+            until = time.monotonic() + SILENT_SECONDS
+            while True:
+                replicas = sorted((one for one in self._replicas.all() if one.alive), key=self._homes.recent)
+                answers = await asyncio.gather(
+                    *(replica.ask("POST", "/fleet/has", asked, 10.0) for replica in replicas), return_exceptions=True
+                )
+                told = list(zip(replicas, answers, strict=True))
+                for replica, answer in told:
+                    if isinstance(answer, dict) and answer["has"]:
+                        return self._homes.settle(owner, kind, name, replica)
+                # One that is silent may have it: it must not be taken up a second time until that one is dead.
+                if not any(isinstance(answer, Broken) and replica.alive for replica, answer in told):
+                    break
+                if time.monotonic() > until:
+                    message = "a replica that may keep this conversation does not answer"
+                    raise unavailable(message, "no_replica", retry_after=10.0)
+                await self._replicas.change(1.0)
             # Of those that see one journal, one is enough to look into it.
             journals = {one.journal: one for one in reversed(replicas) if one.journal and one.stage == "ready"}
             path = "sessions" if kind == "session" else "responses"
@@ -168,15 +180,15 @@ class Mover:
             await self._replicas.change(1.0)
         return await self.place()
 
-    async def place(self, seconds: float = 60.0) -> Replica:
-        """The one with least to do, as soon as there is one."""
+    async def place(self, seconds: float = 60.0, broke: Set[Replica] = frozenset()) -> Replica:
+        """The one with least to do, as soon as there is one; not one of those that `broke`, if there are others."""
         until = time.monotonic() + seconds
         while not (serving := self._replicas.serving()):
             left = until - time.monotonic()
             if left <= 0 or not self._replicas.all():
                 raise unavailable("no replica is ready", "loading", retry_after=10.0)
             await self._replicas.change(min(left, 1.0))
-        return least_loaded(serving, self._homes.recent)
+        return least_loaded([one for one in serving if one not in broke] or serving, self._homes.recent)
 
     # -------------------------------------------------------------------------------------------- draining, rebalancing
 

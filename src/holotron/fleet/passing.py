@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from starlette.types import Scope, Send
@@ -30,6 +30,7 @@ class Passing:
     begun: bool = False  # the client has seen the head of an answer
     tries: int = 0
     repeated: bool = False  # it was asked for before, somewhere
+    broke: set[Replica] = field(default_factory=set)  # where: another one is better, if there is one
 
     def headers(self, replica: Replica) -> Headers:
         """For a replica."""

@@ -1,6 +1,6 @@
 """Replicas on a Ray cluster: Ray finds a machine with a free GPU (or cores) for each, and starts it there.
 
-    holotron serve MODEL --replicas 16 --ray auto            # on a node of the cluster; or ray://HEAD:10001, HEAD:6379
+    holotron serve MODEL --replicas 16 --ray auto            # on a node of the cluster; or HEAD:6379
 
 For each replica there is an actor that holds the GPU and starts the replica beside itself, as a process of its own,
 just as `launching` does on one machine; when the actor or its node dies, so does the replica, and the supervisor has
@@ -16,8 +16,8 @@ import asyncio
 import logging
 from typing import Any
 
-from holotron.errors import ConfigError, MissingDependency
 from holotron.fleet.launching import LocalLauncher, LocalProcess, Share, StartFailed, with_secrets
+from holotron.fleet.ray_place import connect, ray_module
 from holotron.server.settings import Settings
 
 log = logging.getLogger("holotron.fleet")
@@ -25,34 +25,13 @@ log = logging.getLogger("holotron.fleet")
 WAITING_SECONDS = 30.0  # after which it is said that nothing is free
 
 
-def ray_module() -> Any:
-    try:
-        import ray
-    except ImportError:
-        raise MissingDependency.extra("ray", "ray") from None
-    return ray
-
-
-def connect(address: str) -> Any:
-    ray = ray_module()
-    if ray.is_initialized():
-        return ray
-    try:
-        options: dict[str, Any] = {"include_dashboard": False} if address == "local" else {"address": address}
-        ray.init(namespace="holotron", log_to_driver=False, logging_level=logging.WARNING, **options)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        raise ConfigError(
-            f"there is no Ray cluster at {address}: {error}. Start one (ray start --head), or say --ray local"
-        ) from None
-    return ray
-
-
 class RayLauncher:
     ours = True
 
     def __init__(self, address: str, settings: Settings, agent: Any, threads: int = 1) -> None:
         """`threads`: cores of a replica without a GPU."""
-        self._address, self._ray = address, connect(address)
+        self._connected = not ray_module().is_initialized()  # by us
+        self._ray = connect(address)
         device = settings.model.device
         gpus = device.startswith("cuda") if device is not None else self._ray.cluster_resources().get("GPU", 0) > 0
         self._threads = None if gpus else threads
@@ -82,7 +61,7 @@ class RayLauncher:
         return RayReplica(self._ray, actor, told["host"], told["port"])
 
     async def close(self) -> None:
-        if self._address == "local":  # a cluster of our own
+        if self._connected:  # ends the cluster, too, if it is one of our own
             await asyncio.to_thread(self._ray.shutdown)
 
 

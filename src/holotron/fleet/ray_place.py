@@ -70,8 +70,8 @@ def connect(address: str) -> Any:
     wanted = wanted or _running_here() or "local"
     if wanted != "local" and not _answers(wanted):
         raise ConfigError(
-            f"there is no Ray cluster at {wanted}. Start one with `ray start --head`, or say --ray without an address "
-            "to use this machine alone."
+            f"there is no Ray cluster at {wanted}. Start one with `ray start --head`, or say --ray local to use this "
+            "machine alone."
         )
     options: dict[str, Any] = {"include_dashboard": False} if wanted == "local" else {}
     try:

@@ -8,14 +8,16 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from holotron.fleet.upstream import Broken, Headers, Refused, Upstream
+from holotron.fleet.upstream import LAST_WORDS_SECONDS, Broken, Headers, Refused, Upstream
 
 log = logging.getLogger("holotron.fleet")
 
 Stage = Literal["starting", "ready", "behind", "draining", "dead"]  # behind: its weights are not the fleet's
 
 STATUS_SECONDS = 1.0
-DEAF_SECONDS = 30.0  # without an answer, after which a replica that still lives is taken for dead
+LOOK_SECONDS = 10.0
+QUIET_SECONDS = 5.0  # without an answer, after which a replica is given nothing new, if there is another
+DEAF_SECONDS = 30.0  # and after which one that still lives is taken for dead
 SMOOTHING = 0.3
 
 
@@ -35,12 +37,18 @@ class Replica:
         self.kept_back = False  # it is to stay empty until somebody says otherwise
         self.served = False  # it got as far as that
         self.died = asyncio.Event()
+        self.problem: str | None = None  # why it is dead, if its own last words do not say
         self._kill = kill
         self._key = (b"authorization", f"Bearer {key}".encode())
 
     @property
     def alive(self) -> bool:
         return self.stage in ("ready", "behind", "draining")
+
+    @property
+    def quiet(self) -> bool:
+        """It may be very busy, or hang."""
+        return time.monotonic() - self.heard > QUIET_SECONDS
 
     @property
     def journal(self) -> str | None:
@@ -66,14 +74,19 @@ class Replica:
     async def look(self) -> None:
         """Find out how it is."""
         try:
-            told = await self.ask("GET", "/fleet/status", seconds=10.0)
+            told = await self.ask("GET", "/fleet/status", seconds=LOOK_SECONDS)
+            if not isinstance(told, dict) or "stage" not in told:
+                raise Refused(200, "what it says of itself is nothing that a replica would say")
         except Refused as error:
-            log.error("replica %s does not know this fleet's key: %s", self.name, error)
-            self.dead()
+            self.dead(f"at {self.url} is no replica with this fleet's key: {error}")
             return
         except Broken:
-            if self.stage != "starting" and (not await self._listens() or time.monotonic() - self.heard > DEAF_SECONDS):
+            if self.stage == "starting":
+                return
+            if not await self._listens():
                 self.dead()
+            elif time.monotonic() - self.heard > DEAF_SECONDS:
+                self.dead(f"it did not answer for {DEAF_SECONDS:g} s")
             return
         self.told, self.heard = told, time.monotonic()
         self.load += SMOOTHING * (self.in_flight - self.load)
@@ -101,14 +114,16 @@ class Replica:
         if self.stage != "dead" and not await self._listens():
             self.dead()
 
-    def dead(self) -> None:
+    def dead(self, problem: str | None = None) -> None:
         if self.stage != "dead":
-            log.warning("replica %s is gone", self.name)
-            self.stage = "dead"
+            if self.served:
+                log.warning("replica %s is gone", self.name)
+            self.stage, self.problem = "dead", problem
             self.upstream.close()
             if self._kill is not None:
                 self._kill()  # should it only be deaf: two that think they have a session are worse
             self.died.set()
+            asyncio.get_running_loop().call_later(LAST_WORDS_SECONDS, self.upstream.cut)
 
 
 class Replicas:
@@ -131,7 +146,8 @@ class Replicas:
 
     def serving(self) -> list[Replica]:
         """Those that may be given something new."""
-        return [replica for replica in self._by_name.values() if replica.stage == "ready"]
+        ready = [replica for replica in self._by_name.values() if replica.stage == "ready"]
+        return [replica for replica in ready if not replica.quiet] or ready
 
     def ring(self) -> None:
         self._changed.set()

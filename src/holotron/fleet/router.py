@@ -27,7 +27,7 @@ from holotron.fleet.homes import Home, Homes, Visit
 from holotron.fleet.moving import Mover
 from holotron.fleet.own_answers import OwnAnswers
 from holotron.fleet.passing import Passing
-from holotron.fleet.replicas import Replicas
+from holotron.fleet.replicas import Replica, Replicas
 from holotron.fleet.streams import Heard
 from holotron.fleet.upstream import Answer, Broken, Refused
 from holotron.server import routed
@@ -42,6 +42,8 @@ log = logging.getLogger("holotron.fleet")
 
 MOST_TRIES = 8
 PUBLIC_SECONDS = 30.0  # for a description of the API to come
+FAITHFUL_TRIES = 4  # with the replica where a session was to be opened; it may have been
+PAUSE_SECONDS = 0.02  # before one is asked again that lives; then longer and longer
 BUSY_SECONDS = 10.0  # for a replica to notice that its client, the router, has gone
 AGAIN = ("loading", "shutting_down")  # what another replica would not say
 _DROPPED = {b"connection", b"keep-alive", b"transfer-encoding", b"date", b"server", b"x-request-id", b"content-length"}
@@ -128,17 +130,25 @@ class Router:
                 self.repeats += 1
                 passing.heard.torn()
                 passing.repeated = True
+                if visit is not None and not visit.interrupted:
+                    passing.broke.add(visit.replica)
                 if visit is None or not visit.interrupted:
                     passing.tries += 1
                     await (visit.replica.suspect() if visit is not None else asyncio.sleep(0.1))
                 if passing.tries >= MOST_TRIES or time.monotonic() > passing.until:
                     log.warning("a request is given up after %d tries: %s", passing.tries, error)
                     raise unavailable("the replicas that were asked did not answer", "no_replica") from None
+                if visit is not None and visit.replica.alive:
+                    await asyncio.sleep(min(1.0, PAUSE_SECONDS * 2**passing.tries))
             finally:
                 if visit is not None:
                     visit.replica.in_flight -= 1
-                    if visit.home is not None:
-                        visit.home.leave(visit)
+                    for home in (visit.home, *visit.made):
+                        if home is not None:
+                            home.leave(visit)
+                    for home in visit.made:
+                        if home.provisional:
+                            self._homes.forget(home)
 
     def _check_quotas(self, passing: Passing) -> None:
         asks, quotas, owner = passing.asks, self._door.quotas, passing.owner
@@ -226,12 +236,21 @@ class Router:
             async with home.lock:
                 if not home.replica.alive:
                     await self._mover.revive(home)
+                elif home.replica in passing.broke and passing.tries >= FAITHFUL_TRIES and home.remembers_nothing:
+                    self._homes.relocate(home, await self._mover.place(broke=passing.broke))
+                await self._check_free(owner, asks.made, home.replica)
                 visit = home.enter()
                 visit.may_be_cut = not asks.forks
+                for name in asks.made:
+                    if self._homes.get(owner, "session", name) is None:
+                        made = self._homes.settle(owner, "session", name, home.replica, provisional=True)
+                        visit.made.append(made)
+                        made.visits.append(visit)
         else:
             seconds = max(1.0, min(60.0, passing.until - time.monotonic()))
-            idle = await self._mover.place(seconds)
-            chosen = self.prefixes.best(asks, self._replicas.serving(), self._homes.recent) if asks.chain else idle
+            idle = await self._mover.place(seconds, passing.broke)
+            others = [one for one in self._replicas.serving() if one not in passing.broke]
+            chosen = self.prefixes.best(asks, others, self._homes.recent) if asks.chain and others else idle
             if asks.opens and asks.session is not None:
                 home = self._homes.settle(owner, "session", asks.session, chosen, provisional=True)
             elif asks.header is not None:
@@ -241,6 +260,21 @@ class Router:
         if asks.chain:
             self.prefixes.sent(asks, visit.replica)
         return visit
+
+    async def _check_free(self, owner: str, names: tuple[str, ...], replica: Replica) -> None:
+        """Of names for new sessions: another replica than this, which looks itself, may have a session of that name."""
+        for name in names:
+            home = self._homes.get(owner, "session", name)
+            if home is None or home.replica is replica:
+                continue
+            has = True  # one that is to be taken up again
+            if home.replica.alive and not home.provisional:
+                asked = {"owner": owner, "kind": "session", "name": name}
+                has = (await home.replica.ask("POST", "/fleet/has", asked))["has"]
+            if has:
+                message = f"there is already a session {name!r}"
+                raise ApiError(409, message, code="session_exists", param="session_id")
+            self._homes.forget(home)
 
     async def _home(self, passing: Passing) -> Home | None:
         asks, owner, homes = passing.asks, passing.owner, self._homes
@@ -275,6 +309,8 @@ class Router:
                 return
         if not fine:
             return
+        for made in visit.made:
+            made.provisional = False
         if asks.kind == "session" and passing.scope["method"] == "DELETE" and visit.home is not None:
             homes.forget(visit.home)
         if asks.kind == "response" and passing.scope["method"] == "DELETE" and visit.home is not None:
@@ -322,6 +358,7 @@ def _code(body: bytes) -> str | None:
 def _as_error(status: int, body: bytes) -> ApiError:
     try:
         told: Mapping[str, Any] = json.loads(body)["error"]
-    except (ValueError, KeyError, TypeError):
+        kind, code, param = (told.get(name) for name in ("type", "code", "param"))
+    except (ValueError, KeyError, TypeError, AttributeError):
         return unavailable("the reply could not be continued", "no_replica")
-    return ApiError(status, told["message"], type=told["type"], code=told["code"], param=told["param"])
+    return ApiError(status, str(told.get("message", "")), type=kind or "server_error", code=code, param=param)

@@ -28,6 +28,8 @@ from holotron.server.settings import FleetSettings, QuotaSettings, Settings
 
 log = logging.getLogger("holotron.fleet")
 
+MOST_REPLICAS = 1000  # one entrance asks each of them how it is, once a second
+
 
 def serve_fleet(
     settings: Settings,
@@ -44,24 +46,32 @@ def serve_fleet(
     count = replicas if isinstance(replicas, int) else len(replicas)
     if count < 1:
         raise ConfigError("--replicas wants at least one")
+    if count > MOST_REPLICAS:
+        raise ConfigError(f"--replicas {count}: one entrance has at most {MOST_REPLICAS}, see docs/scale.md")
+    watched = Addresses(replicas) if not isinstance(replicas, int) else None
+    if watched is not None and ray is not None:
+        raise ConfigError("--ray starts replicas, and those at addresses run already: leave out one of the two")
+    if watched is not None and settings.fleet.key is None:
+        raise ConfigError("replicas that run already have a fleet.key; say it here too")
     places = shares(count, settings.model.device) if isinstance(replicas, int) and ray is None else []
     listener = listen(settings.server.host, settings.server.port)
     host, port = listener.getsockname()[:2]
     key = settings.fleet.key.get_secret_value() if settings.fleet.key is not None else secrets.token_urlsafe(32)
     server = settings.server.model_copy(update={"port": port})
     settings = with_folders(settings.model_copy(update={"server": server}), port, said)
-    private_folder(settings.fleet.folder)
     launcher: Launcher
-    if not isinstance(replicas, int):
-        if settings.fleet.key is None:
-            raise ConfigError("replicas that run already have a fleet.key; say it here too")
-        launcher = Addresses(replicas)
+    if watched is not None:
+        launcher = watched
     elif ray is not None:
         from holotron.fleet.ray_cluster import RayLauncher
 
         launcher = RayLauncher(ray, replica_settings(settings, key), agent)
     else:
         launcher = LocalLauncher(replica_settings(settings, key), agent, places)
+    try:
+        private_folder(settings.fleet.folder)
+    except OSError as error:
+        raise ConfigError(f"fleet.folder: {settings.fleet.folder} cannot be written: {error.strerror}") from None
     entrance = Entrance(settings, launcher, count, key)
     fields = {"url": f"http://{host}:{port}/v1", "port": port, "replicas": count}
     log.info("listening", extra={"fields": fields})
@@ -139,6 +149,8 @@ class Addresses:
         for url in self._urls:
             if url.scheme != "http" or url.hostname is None or url.port is None or url.path not in ("", "/"):
                 raise ConfigError(f"{url.geturl()} is not the address of a replica: http://HOST:PORT")
+        if twice := [url.netloc for url in self._urls if [other.netloc for other in self._urls].count(url.netloc) > 1]:
+            raise ConfigError(f"{twice[0]} is named twice; each replica has an address of its own")
 
     async def start(self, n: int) -> Watched:
         url = self._urls[n]

@@ -27,14 +27,16 @@ class Heard:
             if not block.startswith(b":"):
                 self._ready += block + b"\n\n"
                 continue
-            words = block[1:].split()
-            if words[:1] == [b"spent"]:
-                self.spent = int(words[1])
-                continue
-            if words == [b"begun"]:
-                self.begun = True
-            else:
-                self.tokens.setdefault(int(words[0]), []).append(int(words[1]))
+            match block[1:].split():
+                case [b"spent", tokens] if tokens.isdigit():
+                    self.spent = int(tokens)
+                    continue
+                case [b"begun"]:
+                    self.begun = True
+                case [index, token] if index.isdigit() and token.isdigit():
+                    self.tokens.setdefault(int(index), []).append(int(token))
+                case _:  # of somebody between us and the replica, to keep the connection open
+                    continue
             out += self._ready
             self._ready = b""
         return out

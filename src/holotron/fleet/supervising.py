@@ -42,7 +42,7 @@ class Supervisor:
 
     async def keep(self, n: int) -> None:
         """The n-th replica, for as long as there is hope for it."""
-        name, short_lives, failures = str(n), 0, 0
+        name, short_lives, failures, before = str(n), 0, 0, ""
         while True:
             started, served = time.monotonic(), False
             try:
@@ -65,7 +65,11 @@ class Supervisor:
                 return
             longest = LONGEST_PAUSE if self._launcher.ours else STATUS_SECONDS
             pause = min(longest, FIRST_PAUSE * 2 ** min(short_lives, 10))
-            log.warning("replica %s: %s; it is started again in %g s", name, said, pause)
+            if self._launcher.ours:
+                log.warning("replica %s: %s; it is started again in %g s", name, said, pause)
+            elif said != before:
+                log.warning("replica %s: %s; it is looked for every second", name, said)
+            before = said
             self.restarts += 1
             await asyncio.sleep(pause)
 
@@ -80,7 +84,8 @@ class Supervisor:
             await asyncio.wait({ended, died}, return_when=asyncio.FIRST_COMPLETED)
             replica.dead()
             self._on_death(replica)
-            return await ended, replica.served
+            said = await ended
+            return replica.problem or said, replica.served
         finally:  # when the whole fleet ends, too: then it is stopped in order
             for task in (looking, died, ended):
                 task.cancel()

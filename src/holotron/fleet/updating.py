@@ -32,7 +32,7 @@ class Broadcast(FleetBody):
 
 class Publication(FleetBody):
     on_update: OnUpdate = "keep"
-    differences: bool = False  # from the version before
+    changes_version: int | None = None  # that it tells differences from
     file: str | None = Field(default=None, pattern=r"^[0-9a-f]{32}\.weights$")
     shared: tuple[SharedTensor, ...] | None = None
     gpu: str | None = None
@@ -53,6 +53,9 @@ class Updates:
         except ValidationError as error:
             raise invalid(error.errors(include_url=False, include_input=False, include_context=False)) from None
         async with self._one:
+            if order.changes_version not in (None, self.version):
+                message = f"these are changes to version {order.changes_version}; here is version {self.version}"
+                raise ApiError(409, message, code="other_version")
             version = self.version + 1
             alive = [one for one in self._replicas.all() if one.alive]
             if order.group is not None:
@@ -60,8 +63,8 @@ class Updates:
             if not alive:
                 raise ApiError(409, "no replica is there to receive the weights", code="no_replica")
             body: dict[str, Any] = {"version": version, "on_update": order.on_update}
-            if order.differences:
-                body["changes_version"] = self.version
+            if order.changes_version is not None:
+                body["changes_version"] = order.changes_version
             if order.file is not None:
                 body |= {"file": order.file, "at": here}
             if order.shared is not None:
@@ -102,6 +105,11 @@ class Updates:
     async def catch_up(self, replica: Replica) -> None:
         """Before it serves: it has the weights that all have."""
         async with self._one:
+            if replica.version > self.version:  # this entrance was started later than its replicas
+                self.version = replica.version
+                self._chain.gap(self.version, ())
+                for other in self._replicas.serving():
+                    other.stage = "behind"
             if replica.version == self.version:
                 replica.stage = "ready"
                 return

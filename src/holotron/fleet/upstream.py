@@ -20,6 +20,7 @@ import h11
 IDLE_SECONDS = 30.0  # less than a replica waits for the next request
 CONNECT_SECONDS = 5.0
 MOST_UNREAD = 2**20  # bytes of an answer that its client has not taken yet
+LAST_WORDS_SECONDS = 2.0  # for what a process that ended had said already
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -40,7 +41,8 @@ class Refused(Exception):
 
 
 class _Connection(asyncio.Protocol):
-    def __init__(self) -> None:
+    def __init__(self, all_open: set[_Connection]) -> None:
+        self._all_open = all_open
         self._http = h11.Connection(h11.CLIENT)
         self._transport: asyncio.Transport | None = None
         self._events: deque[Any] = deque()
@@ -54,6 +56,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's, in Ray Serve, is none by its class
+        self._all_open.add(self)
         raw = transport.get_extra_info("socket")
         if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -71,6 +74,7 @@ class _Connection(asyncio.Protocol):
             self._wake()
 
     def connection_lost(self, error: Exception | None) -> None:
+        self._all_open.discard(self)
         self.lost = True
         self._wake()
 
@@ -181,10 +185,14 @@ class Upstream:
     def __init__(self, host: str, port: int) -> None:
         self.host, self.port = host, port
         self._free: list[_Connection] = []
+        self._open: set[_Connection] = set()
+        self._gone = False
 
     async def ask(self, method: str, target: str, headers: Headers = (), body: bytes = b"") -> Answer:
         """The head of the answer. A connection that the replica has closed meanwhile is no reason to fail."""
         while True:
+            if self._gone:
+                raise Broken(f"{self.host}:{self.port} is given up")
             connection, fresh = self._taken(), False
             if connection is None:
                 connection, fresh = await self._connect(), True
@@ -231,8 +239,9 @@ class Upstream:
     async def _connect(self) -> _Connection:
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                _, connection = await asyncio.get_running_loop().create_connection(_Connection, self.host, self.port)
-                return connection
+                loop = asyncio.get_running_loop()
+                made = await loop.create_connection(lambda: _Connection(self._open), self.host, self.port)
+                return made[1]
         except (OSError, TimeoutError) as error:
             raise Broken(f"{self.host}:{self.port} cannot be reached: {error}") from None
 
@@ -246,3 +255,9 @@ class Upstream:
         for connection in self._free:
             connection.close()
         self._free.clear()
+
+    def cut(self) -> None:
+        """Nobody answers any more, and nobody says so either: a machine that is gone closes no connection."""
+        self._gone = True
+        for connection in list(self._open):
+            connection.close()

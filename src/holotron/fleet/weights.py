@@ -110,6 +110,7 @@ class FleetWeights:
         )
         self._transport = transport
         self._differences = Differences() if sparse else None
+        self._last = -1  # the version that we sent
         self._host = host
 
     @property
@@ -122,14 +123,22 @@ class FleetWeights:
     def update_weights(self, changes: Mapping[str, Change], on_update: OnUpdate = "keep") -> int:
         """The new version, when every replica that lives has it."""
         order: dict[str, Any] = {"on_update": on_update}
+        different = any(isinstance(change, Sparse) for change in changes.values())
         whole = {name: change for name, change in changes.items() if isinstance(change, Tensor)}
-        if self._differences is not None and len(whole) == len(changes):
+        compared = self._differences is not None and len(whole) == len(changes)
+        before = self.version if compared or different else None
+        if self._differences is not None and compared:
+            if before != self._last:  # others have sent something, or the fleet began anew
+                self._differences = Differences()
             changes, different = self._differences.of(whole)
-            order["differences"] = different
-        elif any(isinstance(change, Sparse) for change in changes.values()):
-            order["differences"] = True
+        if different:
+            order["changes_version"] = before
         send = {"file": self._as_file, "cuda_ipc": self._as_memory}.get(self._transport, self._as_broadcast)
-        return int(send(changes, order)["version"])
+        self._last = -1  # should it not arrive
+        version = int(send(changes, order)["version"])
+        if compared:
+            self._last = version
+        return version
 
     def _as_file(self, changes: Mapping[str, Change], order: dict[str, Any]) -> dict[str, Any]:
         folder, name = Path(self._about()["folder"]), f"{secrets.token_hex(16)}.weights"

@@ -37,7 +37,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from holotron.engine import ExportedSession, tile_key
-from holotron.errors import HolotronError
+from holotron.errors import ConfigError, HolotronError
 from holotron.model.processor import Processor
 from holotron.server.pictures import SentPicture, cut_picture
 from holotron.server.served import ServedSession, described
@@ -64,8 +64,11 @@ class Journal:
         self._locks: dict[Key, asyncio.Lock] = {}
         self._where: dict[str, tuple[Path, list[str]]] = {}  # a file that holds this tile, and all tiles in it
         self._said = 0.0
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.id = _identity(folder)
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.id = _identity(folder)
+        except OSError as error:
+            raise ConfigError(f"fleet.journal: {folder} cannot be written: {error.strerror or error}") from None
 
     @property
     def held(self) -> int:
