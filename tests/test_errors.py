@@ -23,8 +23,12 @@ def test_a_package_that_does_not_load_is_not_called_missing(
         (tmp_path / "brokenpart.py").write_text(source)
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(MissingDependency) as caught:
-        try:
-            __import__("brokenpart")
-        except ImportError:
-            raise MissingDependency.extra("brokenpart", "agent") from None
+        _load()
     assert said in str(caught.value) and "holotron[agent]" in str(caught.value)
+
+
+def _load() -> None:
+    try:
+        __import__("brokenpart")
+    except ImportError:
+        raise MissingDependency.extra("brokenpart", "agent") from None
