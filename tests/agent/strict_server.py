@@ -66,6 +66,7 @@ class ChatRequest(Strict):
     temperature: float = 1.0
     top_p: float = 1.0
     max_tokens: int | None = None
+    max_completion_tokens: int | None = None
     seed: int | None = None
     response_format: dict[str, Any] | None = None
     tools: list[dict[str, Any]] | None = None
@@ -74,12 +75,15 @@ class ChatRequest(Strict):
 
 
 class StrictServer:
-    """`troubles` is a list of (status, body) to answer first; requests that got through are kept in `requests`."""
+    """`troubles` is a list of (status, body) to answer first; requests that got through are kept in `requests`.
+    `refuses`: fields that it does not take, and what it says then. `odd`: what it answers instead of a completion."""
 
     def __init__(self) -> None:
         self.requests: list[ChatRequest] = []
         self.headers: list[dict[str, str]] = []
         self.troubles: list[tuple[int, dict[str, Any]]] = []
+        self.refuses: dict[str, str] = {}
+        self.odd: list[Any] = []
         self.babble = 0  # reply nonsense this many times
         self.url = ""
         self.app = FastAPI()
@@ -100,7 +104,11 @@ class StrictServer:
             return JSONResponse({"error": body}, status, headers={"retry-after-ms": "10"})
         if request.model != "seer":
             return JSONResponse({"error": {"message": "no such model", "code": "model_not_found"}}, 404)
+        if says := [says for name, says in self.refuses.items() if name in request.model_fields_set]:
+            return JSONResponse({"error": {"message": says[0]}}, 400)
         self.requests.append(request)
+        if self.odd:
+            return JSONResponse(self.odd.pop(0))
         message: dict[str, Any] = {"role": "assistant", "content": "I shall think about it."}
         if self.babble:
             self.babble -= 1

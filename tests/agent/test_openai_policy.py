@@ -113,6 +113,41 @@ def test_refusals_are_explained(server, trouble, outcome, words):
     assert words in trajectory.error
 
 
+def test_servers_that_want_it_said_otherwise(server):
+    server.refuses = {
+        "max_tokens": "'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+        "seed": "Unknown name: seed",
+        "temperature": "'temperature' does not support 0.0 with this model.",
+    }
+    trajectory, _ = episode(server, presses=2, sampling=Sampling(0.0, max_tokens=77, seed=3))
+    assert trajectory.outcome is Outcome.SUCCESS, trajectory.error
+    assert [request.max_completion_tokens for request in server.requests] == [77, 77]
+    assert all(request.temperature == 1.0 and request.seed is None for request in server.requests)
+    assert len(server.headers) == 5  # learnt once
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["text", 7, [], {}, {"choices": 3}, {"choices": [7]}, {"choices": [{}]}, {"choices": [{"message": "click"}]},
+     {"choices": [{"message": {"content": 5}}]}, {"choices": [{"message": {"content": "x", "tool_calls": [{}]}}]}],
+    ids=str,
+)  # fmt: skip
+def test_an_answer_that_is_none_is_said_in_a_sentence(server, answer):
+    server.odd = [answer]
+    trajectory, _ = episode(server)
+    assert trajectory.outcome is Outcome.POLICY_ERROR
+    assert "answered" in trajectory.error, trajectory.error
+
+
+def test_content_in_parts_and_counts_that_are_none(server):
+    message = {"role": "assistant", "content": [{"type": "text", "text": "hm"}, {"type": "text", "text": "..."}]}
+    server.odd = [{"choices": [{"message": message}], "usage": "little"}]
+    trajectory, _ = episode(server)
+    assert trajectory.outcome is Outcome.SUCCESS
+    first = trajectory.steps[0].reply.completion
+    assert (first.text, first.prompt_tokens) == ("hm...", 0)
+
+
 def test_unknown_model_and_unreachable_server(server):
     trajectory, _ = episode(server, model="oracle")
     assert trajectory.outcome is Outcome.POLICY_ERROR

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -20,9 +21,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
 from holotron.agent.dialects.base import Dialect, Output
-from holotron.agent.dialects.tools import write_calls
 from holotron.agent.history import History
 from holotron.agent.messages import Message, count_images, to_openai
+from holotron.agent.policies.adapting import NO_TEMPERATURE, Fitting
+from holotron.agent.policies.answers import completion_of, refusal_text
 from holotron.agent.policies.conversation import Conversation, new_messages
 from holotron.agent.policies.registry import MAX_TOKENS, PolicyRequest, declares, policies
 from holotron.agent.profiles import Profile, profile_for
@@ -32,6 +34,8 @@ from holotron.types import Completion, Task
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
+
+log = logging.getLogger("holotron.policy")
 
 SESSIONS = 1  # the version of the session extension we speak
 
@@ -85,6 +89,7 @@ class OpenAIPolicy:
         self._client = _client(base_url, request_seconds, retries)
         self._abilities: Abilities | None = None
         self._asking = asyncio.Lock()
+        self._fitting = Fitting(temperature=True)
 
     @property
     def name(self) -> str:
@@ -162,16 +167,31 @@ class OpenAIPolicy:
         import openai
 
         started = time.monotonic()
-        request = self._request(messages, output, dict(extension or {}), sampling or self._sampling)
-        try:
-            response = await self._client.chat.completions.create(**request)
-        except openai.APITimeoutError:
-            raise PolicyError(f"{self._base_url} did not answer in time; is it overloaded?") from None
-        except openai.APIConnectionError as error:
-            raise PolicyError(f"cannot reach {self._base_url} ({error.__cause__ or error}); is it running?") from None
-        except openai.APIStatusError as error:
-            raise self._status_error(error) from None
-        return _completion(response, count_images(messages), time.monotonic() - started), response
+        asked = self._request(messages, output, dict(extension or {}), sampling or self._sampling)
+        while True:
+            request = self._fitting.fit(asked)
+            try:
+                response = await self._client.chat.completions.create(**request)
+                break
+            except openai.APITimeoutError:
+                raise PolicyError(f"{self._base_url} did not answer in time; is it overloaded?") from None
+            except openai.APIConnectionError as error:
+                cause = error.__cause__ or error
+                raise PolicyError(f"cannot reach {self._base_url} ({cause}); is it running?") from None
+            except openai.APIStatusError as error:
+                if not self._fits_after(error, request):
+                    raise self._status_error(error) from None
+            except (openai.OpenAIError, ValueError, RecursionError) as error:  # an answer that is no JSON, say
+                raise PolicyError(f"{self._base_url} answered what is no completion: {error}"[:500]) from None
+        return completion_of(response, count_images(messages), time.monotonic() - started), response
+
+    def _fits_after(self, error: Any, request: dict[str, Any]) -> bool:
+        """Whether the server has said how it wants to be asked."""
+        if not self._fitting.learn(error.status_code, refusal_text(error), request):
+            return False
+        if NO_TEMPERATURE in self._fitting.known and "temperature" in request:
+            log.warning("%s does not take temperature %s; it samples as it likes", self._model, request["temperature"])
+        return True
 
     async def close_session(self, id: str) -> None:
         import openai
@@ -210,8 +230,7 @@ class OpenAIPolicy:
         return request
 
     def _status_error(self, error: Any) -> PolicyError | CapacityError:
-        body = error.body if isinstance(error.body, Mapping) else {}
-        text = str(body.get("message") or error.message)[:500]
+        body, text = error.body if isinstance(error.body, Mapping) else {}, refusal_text(error)
         where = f"{self._base_url} answered {error.status_code}: {text}"
         if body.get("code") == "context_length_exceeded" or "maximum context length" in text:
             return CapacityError(f"the conversation no longer fits the model's context ({text})")
@@ -311,31 +330,6 @@ def _response_format(output: Output, abilities: Abilities) -> dict[str, Any] | N
     if output.regex is not None and abilities.regex:
         return {"type": "regex", "regex": output.regex}
     return None
-
-
-def _completion(response: Any, images: int, seconds: float) -> Completion:
-    if not response.choices:
-        raise PolicyError("the server answered without a choice")
-    choice = response.choices[0]
-    message = choice.message
-    calls = [(call.function.name, call.function.arguments) for call in message.tool_calls or []]
-    usage = response.usage
-    details = getattr(usage, "prompt_tokens_details", None)
-    tokens = tuple(getattr(choice, "token_ids", None) or ())
-    scored = getattr(choice.logprobs, "content", None) or () if tokens else ()
-    return Completion(
-        text=write_calls(message.content or "", calls),
-        reasoning=getattr(message, "reasoning_content", None) or getattr(message, "reasoning", None) or "",
-        prompt_tokens=getattr(usage, "prompt_tokens", 0) or 0,
-        cached_tokens=getattr(details, "cached_tokens", 0) or 0,
-        generated_tokens=getattr(usage, "completion_tokens", 0) or 0,
-        images_sent=images,
-        tokens=tokens,
-        logprobs=tuple(item.logprob for item in scored),
-        policy_version=min(getattr(choice, "versions", None) or (0,)),  # the oldest weights that had a part in it
-        finish_reason="stop" if choice.finish_reason in (None, "tool_calls") else choice.finish_reason,
-        seconds=seconds,
-    )
 
 
 async def served_models(base_url: str) -> dict[str, Any]:

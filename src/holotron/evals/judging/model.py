@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from holotron.agent.messages import Message, to_openai
+from holotron.agent.policies.adapting import Fitting
+from holotron.agent.policies.answers import refusal_text
 from holotron.agent.policies.openai_api import without_credentials
 from holotron.errors import ConfigError, MissingDependency, PolicyError
 from holotron.evals.judging.cases import Said
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 _KEYS = ("HOLOTRON_JUDGE_API_KEY", "OPENAI_API_KEY")
 _STOPPED = "content_filter"
-NEWER_NAME, NO_SEED = "max_completion_tokens", "no seed"
 
 
 class Unanswered(Exception):
@@ -76,7 +76,12 @@ class JudgeModel:
         self._places = asyncio.Semaphore(parallel)
         self._client = _client(base_url, seconds, retries)
         self._longest = (retries + 1) * seconds + 60.0  # also for a server that sends a byte now and then
-        self.adapted: set[str] = set()  # what the server did not take as it is
+        self._fitting = Fitting()
+
+    @property
+    def adapted(self) -> set[str]:
+        """What the server did not take as it is."""
+        return self._fitting.known
 
     def describe(self) -> dict[str, Any]:
         """For the manifest; not where it is served."""
@@ -95,13 +100,11 @@ class JudgeModel:
         """The response; or, where a server's filter refuses the question itself, what it said."""
         import openai
 
+        asked: dict[str, Any] = {"model": self._model, "messages": messages, "max_tokens": max_tokens}
+        asked |= {"temperature": self._temperature} if self._temperature is not None else {}
+        asked |= {"seed": self._seed} if self._seed is not None else {}
         while True:
-            tokens = NEWER_NAME if NEWER_NAME in self.adapted else "max_tokens"
-            request: dict[str, Any] = {"model": self._model, "messages": messages, tokens: max_tokens}
-            if self._temperature is not None:
-                request["temperature"] = self._temperature
-            if self._seed is not None and NO_SEED not in self.adapted:
-                request["seed"] = self._seed
+            request = self._fitting.fit(asked)
             try:
                 async with asyncio.timeout(self._longest):
                     return await self._client.chat.completions.create(**request)
@@ -115,27 +118,14 @@ class JudgeModel:
                     f"cannot reach the judge at {self._base_url} ({error.__cause__ or error}); is it running?"
                 ) from None
             except openai.APIStatusError as error:
-                if self._adapts(error, request):
+                if self._fitting.learn(error.status_code, refusal_text(error), request):  # the question stays the same
                     continue
                 return self._refusal(error)
             except (openai.OpenAIError, ValueError, RecursionError) as error:  # an answer that is no JSON, say
                 raise Unanswered(f"{self._base_url} answered what is no completion: {error}"[:500]) from None
 
-    def _adapts(self, error: Any, request: Mapping[str, Any]) -> bool:
-        """Some servers want the limit of tokens by its newer name, or know no seed. The question stays the same."""
-        text = _text(error)
-        if error.status_code not in (400, 422):
-            return False
-        if NEWER_NAME in text and "max_tokens" in request:
-            self.adapted.add(NEWER_NAME)
-            return True
-        if re.search(r"\bseed\b", text) and "seed" in request:
-            self.adapted.add(NO_SEED)
-            return True
-        return False
-
     def _refusal(self, error: Any) -> Said:
-        text, status = _text(error), error.status_code
+        text, status = refusal_text(error), error.status_code
         where = f"the judge at {self._base_url} answered {status}: {text}"
         if status in (401, 403):
             raise PolicyError(f"{where}. Set {' or '.join(_KEYS)}.") from None
@@ -208,11 +198,6 @@ async def only_model(base_url: str) -> str:
     if len(names) != 1:
         raise ConfigError(f"the judge's server has {len(names)} models; say which with --judge-model: {names[:10]}")
     return names[0]
-
-
-def _text(error: Any) -> str:
-    body = error.body if isinstance(error.body, Mapping) else {}
-    return str(body.get("message") or error.message)[:500]
 
 
 def _client(base_url: str, seconds: float, retries: int) -> AsyncOpenAI:
