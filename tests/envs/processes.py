@@ -17,6 +17,10 @@ def renderers_under(pid: int) -> list[psutil.Process]:
     return [p for p in _below(pid) if "--type=renderer" in _command(p)]
 
 
+def zygotes_under(pid: int) -> list[psutil.Process]:
+    return [p for p in _below(pid) if "--type=zygote" in _command(p)]
+
+
 def eventually(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -22,7 +22,7 @@ from holotron.envs.tab import Display
 from holotron.envs.web import WebEnvironment
 from holotron.errors import ConfigError, EnvironmentFault, MissingDependency
 from holotron.types import Click, Goto, Task, Wait
-from tests.envs.processes import alive, browsers_under, eventually, renderers_under
+from tests.envs.processes import alive, browsers_under, eventually, renderers_under, zygotes_under
 
 pytestmark = pytest.mark.browser
 
@@ -209,11 +209,11 @@ def test_a_browser_that_opens_no_page_any_more_is_replaced(run, site):
 
     async def main():
         pool = BrowserPool(browsers=1)
-        others = {p.pid for p in psutil.Process().children(recursive=True)}
+        others = zygotes_under(os.getpid())
         environment = WebEnvironment(pool, SessionOptions(display=Display(200, 200), network=_only(site)))
         await environment.reset(_task(site))
-        for process in psutil.Process().children(recursive=True):
-            if process.pid not in others and "--type=zygote" in process.cmdline():
+        for process in zygotes_under(os.getpid()):
+            if process not in others:
                 process.kill()
         await environment.close()
         with pytest.raises(EnvironmentFault):

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from typing import Any
 
@@ -54,3 +56,22 @@ def test_ray_places_them_and_they_survive() -> None:
     while any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in children):
         assert time.monotonic() < until, "something is left behind"
         time.sleep(0.1)
+
+
+def test_a_token_does_not_part_us_from_a_cluster_that_we_start() -> None:
+    """Ray reads once, when it is imported, whether tokens are asked for; `ray start` may leave one at any time."""
+    script = """
+import ray
+from holotron.fleet.ray_place import connect
+connect("local")
+print(ray.cluster_resources().get("CPU", 0) > 0)
+"""
+    environment = {key: value for key, value in os.environ.items() if key != "RAY_AUTH_MODE"}
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**environment, "RAY_AUTH_TOKEN": "0" * 64},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.stdout.strip().endswith("True"), done.stderr

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -42,7 +43,7 @@ ABANDONED_SECONDS = 2 * SILENT_SECONDS  # after which an actor that nobody asks 
 
 def ray_module() -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it would report to its makers
-    if _has_token():
+    if _has_token() and "ray" not in sys.modules:  # it reads its mode once: what it starts would have another one
         os.environ.setdefault("RAY_AUTH_MODE", "token")  # as `ray start` does where there is one
     try:
         import ray
