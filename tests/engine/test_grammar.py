@@ -121,6 +121,7 @@ def test_other_requests_in_the_batch_are_not_constrained() -> None:
         (Grammar.regex("(a"), "unclosed group"),
         (Grammar.lark("start: foo"), "foo"),
         (Grammar.regex("a" * 300_000), "300,000 characters"),
+        (Grammar.json_schema({"items": {"enum": [], "$ref": {"é中😀" * 30: 1}}}), "cannot be used: the compiler"),
         (Grammar.json_schema("[" * 50_000 + "]" * 50_000), "malformed|cannot be used"),
     ],
 )

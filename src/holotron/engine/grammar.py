@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 MAX_SOURCE = 128 * 1024  # characters
 KEPT = 64  # compiled grammars
+MOST_SAID = 500  # characters of the library's own words: it may repeat the grammar
 
 
 class Matcher:
@@ -107,7 +108,7 @@ class GrammarCompiler:
         try:
             matcher = llguidance.LLMatcher(self._guide, convert(grammar.source), log_level=0, limits=limits)
         except ValueError as error:
-            raise InputError(f"the {grammar.kind} is malformed: {error}") from None
+            raise InputError(f"the {grammar.kind} is malformed: {_said(str(error))}") from None
         trial = matcher.deep_copy()
         if not trial.is_error():
             # The heavy part comes with the first tokens: let it happen here, and let it fail here.
@@ -142,4 +143,8 @@ class GrammarCompiler:
 def _said(error: str) -> str:
     """What the library says, without its remark that it could say more."""
     text = error.removesuffix("<non-verbose/>").strip()
-    return "no reply could ever satisfy it" if text == "NoExtensionBias" else text
+    if text == "NoExtensionBias":
+        return "no reply could ever satisfy it"
+    if text.startswith("panic:"):
+        return "the compiler of grammars failed on it"
+    return text if len(text) <= MOST_SAID else text[:MOST_SAID] + " ..."
