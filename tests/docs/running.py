@@ -11,6 +11,7 @@ import ast
 import asyncio
 import contextlib
 import inspect
+import json
 import os
 import socket
 import subprocess
@@ -103,7 +104,8 @@ class Page:
         deadline = time.monotonic() + SECONDS
         while True:
             with contextlib.suppress(OSError):
-                if urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health/ready", timeout=5).status == 200:
+                ready = json.load(urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health/ready", timeout=5))
+                if set(ready.get("replicas", {}).values()) <= {"ready"}:
                     return
             assert server.poll() is None and time.monotonic() < deadline, log.read_text()
             time.sleep(0.1)

@@ -115,9 +115,20 @@ async def tried_together(keeper: Keeper, ways: Sequence[Way], name: str) -> tupl
     await keeper.open(html, pages, other)
     results = await keeper.do(*_named(keeper, (TYPE, PRESS, Wait(0.5)), name))
     wanted = 0 if name == "one" else len(ways)
+    due = {way.name for way in ways if way.asked and not way.silent} if name == "one" else set()
+    for _ in range(10):  # workers begin when a core is free
+        if _asked(keeper, ways) >= due:
+            break
+        results += await keeper.do(Wait(0.5))
     leaked = await _arrived(keeper, lambda found: wanted and len(found) >= wanted, 0.3 if name == "one" else 6)
     keeper.answers = {}
     return results, {ways[int(address[6:8])].name for address in leaked}
+
+
+def _asked(keeper: Keeper, ways: Sequence[Way]) -> set[str]:
+    """The ways that there was a question about."""
+    about = [f"{question.address} {question.summary}" for question in keeper.questions]
+    return {way.name for number, way in enumerate(ways) if any(f"/leak-{number:02}" in one for one in about)}
 
 
 @pytest.mark.parametrize("first", range(0, len(TOGETHER), MANY))
@@ -128,10 +139,8 @@ def test_nothing_arrives_of_many(run: Run, keeper: Keeper, keeper_of_other: Keep
         results, leaked = await tried_together(keeper, ways, "one")
         assert leaked == set()
         _tells_nothing(results)
-        about = [f"{question.address} {question.summary}" for question in keeper.questions]
-        asked = {way.name for number, way in enumerate(ways) if any(f"/leak-{number:02}" in one for one in about)}
-        assert asked == {way.name for way in ways if way.asked and not way.silent}
-        assert all("takes <secret:one> to another site" in one for one in about)
+        assert _asked(keeper, ways) == {way.name for way in ways if way.asked and not way.silent}
+        assert all("takes <secret:one> to another site" in question.summary for question in keeper.questions)
         dropped = [one for result in results for one in result.info.get("dropped", ())]
         assert len(dropped) >= sum(way.silent for way in ways), results
 

@@ -69,7 +69,7 @@ def test_two_engines_play_one_is_killed_and_parity_holds(start: Path, tmp_path: 
     agreements = [row["update/agreement"] for row in rows if "update/agreement" in row]
     assert len(agreements) >= 5 and max(agreements) <= 1.001, agreements
     versions = {int(v) for groups in seen for group in groups for _, play, _ in group.plays() for v in play.versions_l}
-    assert max(versions) >= 5 and min(versions) == 0
+    assert max(versions) > 3 and min(versions) == 0, "played with weights from after the kill, too"
     counts = trainer.counts
     assert counts.kept >= 16 and counts.groups.total() == counts.kept + counts.dropped
     assert counts.sampled_tokens > 0 and counts.forks > 0
