@@ -31,7 +31,7 @@ from holotron.model.weights.fused import unfused
 from holotron.model.weights.headers import Header, read_headers
 from holotron.model.weights.names import Entry, entries
 from holotron.model.weights.reader import Reader
-from holotron.model.weights.rehearsal import rehearse_in_background
+from holotron.model.weights.rehearsal import PATIENCE, rehearse_in_background
 from holotron.model.weights.spelling import respelt
 from holotron.model.weights.storage import allocate
 from holotron.model.weights.stored import PLAIN, Stored, Unreadable, copy_into, find
@@ -67,9 +67,11 @@ def load_checkpoint(
     model.to(dtype or _main_dtype(stored))
     if weight_dtype is not None:
         narrow(model, torch.device(device), weight_dtype)
-    rehearse_in_background(config, torch.device(device), model.dtype, weight_dtype)
+    rehearsal = rehearse_in_background(config, torch.device(device), model.dtype, weight_dtype)
     allocate(model, device)
     _fill(model, wanted, stored, progress)
+    if rehearsal is not None:
+        rehearsal.join(PATIENCE)  # what it compiles is needed next, and its memory by whatever comes then
     model.file_dtypes = {key: found.values.dtype for key, found in stored.items() if found.scale is None}
     return model.eval().requires_grad_(False)
 

@@ -25,6 +25,7 @@ from holotron.model.weights.storage import allocate
 log = logging.getLogger(__name__)
 
 FREE = 4 << 30  # bytes of a GPU that have to be free for it
+PATIENCE = 60.0  # seconds that loading waits for its end
 PAGE = 64
 PROMPTS = (2100, 70)  # tokens: long enough for every loop of a kernel
 LETTERS = "MG*-"
@@ -36,7 +37,7 @@ def rehearse_in_background(
     """On a GPU with room for it; None: nothing is done."""
     if device.type != "cuda" or dtype.itemsize != 2 or reference_wanted():
         return None
-    if torch.cuda.mem_get_info(device)[0] < FREE + config_bytes(config, dtype):
+    if _free_bytes(device) < FREE + config_bytes(config, dtype):
         return None
 
     def run() -> None:
@@ -50,6 +51,13 @@ def rehearse_in_background(
     thread = threading.Thread(target=run, name="holotron-rehearsal", daemon=True)
     thread.start()
     return thread
+
+
+def _free_bytes(device: torch.device) -> int:
+    """What this process may still take: a part of the GPU, where it was told to keep to one."""
+    free, total = torch.cuda.mem_get_info(device)
+    share = int(torch.cuda.get_per_process_memory_fraction(device) * total)
+    return min(free, share - torch.cuda.memory_reserved(device))
 
 
 def config_bytes(config: ModelConfig, dtype: torch.dtype) -> int:
