@@ -99,7 +99,7 @@ def test_while_it_moves_it_is_busy_and_afterwards_free(pair: tuple[Inside, Insid
     left = fleet(here, "sessions/leave", name)
     body = {"messages": [{"role": "user", "content": "x"}], "session_id": "thinks-twice", "max_tokens": 1}
     busy = here.post("/v1/chat/completions", body, "alice")
-    assert (busy.status_code, busy.json()["error"]["code"]) == (409, "session_busy")
+    assert (busy.status_code, busy.json()["error"]["code"]) == (409, "session_moving")
     assert fleet(here, "sessions/leave", name).status_code == 409
     assert fleet(here, "sessions/stays", name).status_code == 200
     assert say(here, "thinks-twice", {"role": "user", "content": "x"})["session"]["turns"] == 3

@@ -119,16 +119,22 @@ class Entrance:
             self.quotas.size(self.replicas.total("capacity"))
         if replica.alive:
             self.homes.seen(replica, ((owner, name) for owner, name in replica.told.get("sessions", ())))
-        if replica.stage == "draining" and not replica.kept_back and replica not in self._draining:
+        if replica.told.get("stage") == "draining" and replica not in self._draining:
             self._draining.add(replica)  # it was told to end: its sessions go elsewhere
             self._tasks.append(asyncio.ensure_future(self._drain(replica)))
 
     async def _drain(self, replica: Replica) -> None:
-        try:
-            moved = await self.mover.drain(replica)
-            log.info("replica %s ends; %d conversations were moved", replica.name, moved)
-        except ApiError as error:
-            log.warning("replica %s ends with its sessions: %s", replica.name, error.message)
+        said = False
+        while replica.alive:
+            try:
+                moved = await self.mover.drain(replica)
+                log.info("replica %s ends; %d conversations were moved", replica.name, moved)
+                return
+            except ApiError as error:
+                if not said:
+                    log.warning("replica %s ends, and its sessions wait: %s", replica.name, error.message)
+                said = True
+                await self.replicas.change(TEND_SECONDS)
 
     async def _tend(self) -> None:
         while True:

@@ -145,6 +145,7 @@ def sessions_router(key: str, harbour: Harbour) -> APIRouter:
     async def leave(http: Request, request: Annotated[Named, Depends(body_of(Named))]) -> Json:
         served = sessions_of(http).get(request.owner, request.id)
         served.hold()
+        served.leaving = True
         path = harbour.new("session")
         try:
             exported = await served.engine_session.export()
