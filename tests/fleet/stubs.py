@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -83,8 +83,10 @@ class Stub:
 
 
 @asynccontextmanager
-async def fleet(folder: Path, *stubs: Stub) -> AsyncIterator[tuple[Entrance, httpx.AsyncClient]]:
-    flags = ["--fleet.key", KEY, "--fleet.folder", str(folder), "--fleet.journal", "none"]
+async def fleet(
+    folder: Path, *stubs: Stub, flags: Sequence[str] = ()
+) -> AsyncIterator[tuple[Entrance, httpx.AsyncClient]]:
+    flags = ["--fleet.key", KEY, "--fleet.folder", str(folder), "--fleet.journal", "none", *flags]
     urls = [await stub.start() for stub in stubs]
     door = Entrance(resolve(from_flags(flags)[0]).settings, Addresses(urls), len(urls), KEY)
     await door.start()

@@ -6,6 +6,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from holotron.fleet.entrance import Entrance
 from holotron.fleet.homes import Home, Homes
 from holotron.fleet.replicas import Replica
@@ -82,6 +84,39 @@ def test_sessions_of_one_that_ends_wait_for_another_that_takes_them(tmp_path: Pa
             assert (await chat(client, headers={"x-session-id": "h"})).content == REPLY
 
     played(play)
+
+
+def test_what_serves_something_else_than_most_gets_nothing_new(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As in the course of an update, or by mistake: an answer must not depend on whom chance has chosen."""
+
+    async def play() -> None:
+        stubs = [Stub(model="m", weights="old") for _ in range(3)]
+        async with fleet(tmp_path, *stubs) as (door, client):
+            assert (await chat(client, session_id="s", session_open=True)).status_code == 200
+            home = home_of(door, "s").replica
+            changed = stubs[int(home.name)]
+            changed.status["weights"] = "new"
+            while home.stage != "other":
+                await asyncio.sleep(0.01)
+            before = changed.asked.count("/v1/chat/completions")
+            assert [(await chat(client)).status_code for _ in range(6)] == [200] * 6
+            assert changed.asked.count("/v1/chat/completions") == before
+            assert (await chat(client, session_id="s")).content == REPLY, "what it has stays there"
+            next(stub for stub in stubs if stub is not changed).status["weights"] = "new"
+            while [one.stage for one in door.replicas.all()].count("ready") != 2 or home.stage != "ready":
+                await asyncio.sleep(0.01)
+            rows = door.about()["replicas"]
+            assert sorted((row["stage"], row["weights"]) for row in rows) == [
+                ("other", "old"),
+                ("ready", "new"),
+                ("ready", "new"),
+            ]
+
+    played(play)
+    said = [record.getMessage() for record in caplog.records if "gets nothing new" in record.getMessage()]
+    assert "serves m (new) while most serve m (old)" in said[0]
 
 
 def test_a_list_names_no_session_twice(tmp_path: Path) -> None:

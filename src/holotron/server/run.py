@@ -23,6 +23,7 @@ import torch
 import uvicorn
 from fastapi import FastAPI
 
+from holotron.addresses import in_url
 from holotron.engine import Engine, EngineConfig, UnknownSession
 from holotron.engine.plan import Planner
 from holotron.engine.sizes import dtype_of
@@ -212,7 +213,7 @@ def serve(
     failure: list[BaseException] = []
     listener = listen(settings.server.host, settings.server.port)
     host, port = listener.getsockname()[:2]
-    log.info("listening", extra={"fields": {"url": f"http://{host}:{port}/v1", "port": port}})
+    log.info("listening", extra={"fields": {"url": f"http://{in_url(host)}:{port}/v1", "port": port}})
     warn_if_open(service, host)
     on_listening(port, service)
 
