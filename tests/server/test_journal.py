@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import shutil
 import stat
@@ -13,6 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
+from safetensors import SafetensorError
 
 from holotron.errors import ConfigError
 from holotron.model.weights import save_checkpoint
@@ -267,6 +269,31 @@ def test_how_old_a_log_is_says_the_disk_and_not_the_clock(tmp_path: Path, monkey
     monkeypatch.setattr(time, "time", lambda: tomorrow)
     asyncio.run(journal.sweep([]))
     assert fresh.exists()
+
+
+@pytest.mark.parametrize("where", ["log", "pixels"])
+def test_a_full_disk_is_counted_and_no_clients_business(
+    pair: tuple[Inside, Inside], monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """Its session goes on; what is told twice would be a turn too many."""
+    here, _ = pair
+    assert here.service.journal is not None
+
+    def full(*_: Any) -> None:
+        if where == "log":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    name = f"full-{where}"
+    say(here, name, "first", "red", session_open=True)
+    with monkeypatch.context() as patched:
+        patched.setattr(here.service.journal, "_write", full)
+        assert say(here, name, "second")["session"]["turns"] == 2
+    text = httpx.get(f"{here.url}/metrics").text
+    assert f"holotron_journal_failures_total {here.service.journal.failures}.0" in text
+    assert here.service.journal.failures > 0
+    assert say(here, name, "third")["session"]["turns"] == 3
+    assert httpx.delete(f"{here.url}/v1/sessions/{name}", headers=bearer("alice")).status_code == 200
 
 
 def test_a_folder_that_cannot_be_is_a_wrong_setting(tmp_path: Path) -> None:

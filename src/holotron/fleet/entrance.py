@@ -81,6 +81,7 @@ class Entrance:
         self._admin_key = settings.fleet.key.get_secret_value().encode() if settings.fleet.key is not None else None
         self._tasks: list[asyncio.Task[None]] = []
         self._draining: set[Replica] = set()
+        self._scraping = asyncio.Lock()
         self._held: Counter[str] = Counter()  # bytes of sessions, by owner
 
     @property
@@ -233,9 +234,10 @@ class Entrance:
             except (Broken, TimeoutError):
                 return ""
 
-        texts = await asyncio.gather(*map(of, alive))
-        told = {one.name: text for one, text in zip(alive, texts, strict=True)}
-        text = await asyncio.to_thread(self.metrics.text, self, told)
+        async with self._scraping:  # or what was read first might be counted last
+            texts = await asyncio.gather(*map(of, alive))
+            told = {one.name: text for one, text in zip(alive, texts, strict=True)}
+            text = await asyncio.to_thread(self.metrics.text, self, told)
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     def all_replicas(self) -> Iterable[Replica]:

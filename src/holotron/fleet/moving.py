@@ -137,7 +137,7 @@ class Mover:
                 await to.ask("POST", f"/fleet/{path}/revive", {"owner": home.owner, "id": name})
                 found = True
             except Refused as error:
-                log.info("%s of replica %s is lost: %s", home.kind, home.replica.name, error)
+                log.warning("a %s of replica %s is lost: %s", home.kind, home.replica.name, error)
         self._homes.relocate(home, to)
         if found:
             self.moves["revived"] += 1
@@ -164,10 +164,14 @@ class Mover:
             journals = {one.journal: one for one in replicas if one.journal}
             path = "sessions" if kind == "session" else "responses"
             for replica in journals.values():
-                with contextlib.suppress(Refused, Broken):
+                try:
                     await replica.ask("POST", f"/fleet/{path}/revive", {"owner": owner, "id": name})
-                    self.moves["revived"] += 1
-                    return self._homes.settle(owner, kind, name, replica)
+                except (Refused, Broken) as error:
+                    if not (isinstance(error, Refused) and error.status == 404):
+                        log.warning("a %s that is in a journal cannot be taken up: %s", kind, error)
+                    continue
+                self.moves["revived"] += 1
+                return self._homes.settle(owner, kind, name, replica)
         return None
 
     async def _whereabouts(self, owner: str, kind: Kind, name: str) -> tuple[Replica | None, bool]:

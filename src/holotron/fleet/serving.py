@@ -76,7 +76,7 @@ def serve_fleet(
     entrance = Entrance(settings, launcher, count, key)
     fields = {"url": f"http://{in_url(host)}:{port}/v1", "port": port, "replicas": count}
     log.info("listening", extra={"fields": fields})
-    if settings.fleet.journal is not None:
+    if settings.fleet.journal is not None and watched is None:
         log.info("logs of sessions are kept", extra={"fields": {"folder": str(settings.fleet.journal)}})
     warn_if_open(entrance, host)
 

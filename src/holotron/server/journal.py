@@ -38,6 +38,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from holotron.engine import ExportedSession, UnknownSession, tile_key
@@ -61,7 +62,7 @@ class Journal:
     ) -> None:
         """`ttl`, `responses_ttl`: how long sessions and stored responses live."""
         self.folder = folder
-        self.dropped = 0  # logs that had to go for room
+        self.failures, self.dropped = 0, 0  # logs that could not be written; that had to go for room
         self._limit, self._workers = limit_bytes, workers
         self._ttl, self._responses_ttl = ttl, responses_ttl
         self._me = secrets.token_hex(16)
@@ -96,7 +97,8 @@ class Journal:
             except UnknownSession:
                 self.forget(*key)
                 raise
-            except (OSError, HolotronError) as error:
+            except (OSError, SafetensorError, HolotronError) as error:
+                self.failures += 1
                 self._complain(f"the log of a session cannot be kept, and would be lost with this process: {error}")
                 await self.drop(*key)
                 return

@@ -30,6 +30,7 @@ import httpx
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import FileResponse
 from pydantic import BaseModel, ConfigDict
+from safetensors import SafetensorError
 
 from holotron.engine import ExportedSession, UnknownSession
 from holotron.errors import ConfigError
@@ -185,6 +186,10 @@ def sessions_router(key: str, harbour: Harbour) -> APIRouter:
             exported = replace(exported, about={**exported.about, "served": described(served, request.owner)})
             service: Service = http.app.state.service
             await service.workers.run("fleet", lambda: exported.write(path), "large")
+        except (OSError, SafetensorError) as error:
+            served.release()
+            path.unlink(missing_ok=True)
+            raise unavailable(f"fleet.folder: {harbour.folder} does not take it: {error}", "not_written") from None
         except BaseException:
             served.release()
             path.unlink(missing_ok=True)
