@@ -33,6 +33,11 @@ def is_public(text: str) -> bool:
     return address.is_global and not address.is_multicast and not address.is_reserved
 
 
+def in_url(host: str) -> str:
+    """A host as it stands in an address: one of IPv6 in brackets."""
+    return f"[{host}]" if ":" in host else host
+
+
 def split_login(url: str) -> tuple[str, tuple[str, str] | None]:
     """An address without the user and password that stand in it, and these. Only the first is stored, shown or told to
     a model."""

@@ -149,6 +149,22 @@ def test_newer_weights_read_the_log_again() -> None:
         assert len(moved.tokens()) == len(stayed.tokens())
 
 
+def test_other_weights_read_the_log_again() -> None:
+    """Of the same network, after no update: a replica that was started with another checkpoint by mistake."""
+    model, processor = byte_model()
+    with Engine(model, processor, CONFIG) as here:
+        exported = lived(here).export()
+    with torch.no_grad():
+        model.language_model.lm_head.weight.mul_(-1.0)
+    with Engine(model, processor, CONFIG) as there:
+        moved = there.restore(exported)
+        assert moved.info().computed == 0
+        assert there.stats().version == 0
+        moved.append("x")
+        moved.generate(GREEDY).result()
+        there.check_integrity()
+
+
 @pytest.mark.parametrize("kind", ["hybrid", "sparse"])
 def test_deltas_find_their_screen_again(kind: str) -> None:
     with engines(kind) as (here, there):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import shutil
 import stat
@@ -13,10 +14,12 @@ from typing import Any
 
 import httpx
 import pytest
+from safetensors import SafetensorError
 
 from holotron.errors import ConfigError
 from holotron.model.weights import save_checkpoint
 from holotron.server.journal import Journal
+from holotron.server.run import tidy
 from holotron.server.workers import Workers
 from tests.engine.support import page, sparse_tiny
 from tests.server.inside import Inside, inside
@@ -72,6 +75,22 @@ def forget(server: Inside, session: str) -> None:
     asyncio.run(sessions.close(ALICE, sessions.get(ALICE, session), moved=True))
 
 
+def bearer(key: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {key}"}
+
+
+def sessions_of(server: Inside) -> list[str]:
+    listed = httpx.get(f"{server.url}/v1/sessions", headers=bearer("alice"))
+    return [row["id"] for row in listed.json()["data"]]
+
+
+def twin(server: Inside, session: str) -> str:
+    """That says what the session itself would say next."""
+    if "twin" not in sessions_of(server):
+        assert server.post(f"/v1/sessions/{session}/fork", {"ids": ["twin"]}, "alice").status_code == 200
+    return "twin"
+
+
 def test_another_server_goes_on(pair: tuple[Inside, Inside], folder: Path) -> None:
     here, there = pair
     say(here, "lives", "first", "red", session_open=True)
@@ -84,12 +103,15 @@ def test_another_server_goes_on(pair: tuple[Inside, Inside], folder: Path) -> No
     pictures = [path for path in log.parent.iterdir() if path.suffix == ".picture"]
     assert len(pictures) == 2, "as they were sent"
     assert all(path.read_bytes()[:4] == b"\x89PNG" for path in pictures)
+    steps: list[tuple[str, str | None, dict[str, Any]]]
+    steps = [("go on", None, {}), ("again", None, {"rewind": 1}), ("and look", "green", {})]
+    wanted = [essence(say(here, twin(here, "lives"), text, colour, **more)) for text, colour, more in steps]
+    forget(here, "twin")
+    shutil.rmtree(next(path.parent for path in logs(folder) if path != log))
     assert revive(there, "lives", owner="000000000000").status_code == 404, "another key's"
     told = revive(there, "lives")
     assert (told.status_code, told.json()["turns"]) == (200, 3)
-    for text, more in (("go on", {}), ("again", {"rewind": 1}), ("and look", {})):
-        colour = "green" if text == "and look" else None
-        assert essence(say(there, "lives", text, colour, **more)) == essence(say(here, "lives", text, colour, **more))
+    assert [essence(say(there, "lives", text, colour, **more)) for text, colour, more in steps] == wanted
     forget(here, "lives")
     assert there.post("/v1/sessions/lives", b"", "alice").status_code == 405
     closed = httpx.delete(f"{there.url}/v1/sessions/lives", headers={"authorization": "Bearer alice"})
@@ -108,13 +130,12 @@ def test_sparse_pictures_are_kept_as_they_were_sent_too(folder: Path) -> None:
         for n, boxes in enumerate([[(10, 10, 50, 20)], [(10, 10, 50, 20), (90, 70, 99, 80)], []]):
             say(here, "sparse", f"turn {n}", png_url(page(*boxes)), session_open=n == 0)
         (log,) = (folder / "sparse-logs").glob("*/*/log")
-        kept = [path for path in log.parent.iterdir() if path != log]
+        kept = [path for path in log.parent.iterdir() if path.name not in ("log", "keeper")]
         assert len(kept) == 3 and all(path.read_bytes()[:4] == b"\x89PNG" for path in kept)
-        assert revive(there, "sparse").json()["turns"] == 3
         last = png_url(page((10, 10, 50, 20)))
-        assert essence(say(there, "sparse", "go on", last)) == essence(say(here, "sparse", "go on", last))
-        twin = {"fork": True}
-        assert essence(say(there, "sparse", "and", **twin))[0] == essence(say(here, "sparse", "and", **twin))[0]
+        wanted = essence(say(here, twin(here, "sparse"), "go on", last)), essence(say(here, "twin", "and"))
+        assert revive(there, "sparse").json()["turns"] == 3
+        assert (essence(say(there, "sparse", "go on", last)), essence(say(there, "sparse", "and"))) == wanted
         for server in (here, there):
             assert server.service.loaded is not None
             server.service.loaded.engine.check_integrity()
@@ -212,6 +233,67 @@ def test_only_so_many_bytes_and_for_so_long(pair: tuple[Inside, Inside], folder:
     asyncio.run(journal.sweep(open_now[:1]))
     assert not left.exists(), "what somebody left behind"
     assert len(logs(folder)) <= 1, "sessions that are over"
+
+
+def test_one_that_was_only_out_of_reach_gives_up_what_another_one_took(
+    pair: tuple[Inside, Inside], folder: Path
+) -> None:
+    """The router took it for dead; then the network was mended."""
+    here, there = pair
+    for session in ("asked", "idle"):
+        say(here, session, "first", session_open=True)
+        assert revive(there, session).status_code == 200
+        say(there, session, "second")
+    told = {path: path.read_bytes() for path in logs(folder)}
+    body = {"messages": [{"role": "user", "content": "x"}], "session_id": "asked", "max_tokens": 2}
+    late = here.post("/v1/chat/completions", body, "alice")
+    assert (late.status_code, late.json()["error"]["code"]) == (404, "session_not_found")
+    assert sessions_of(here) == ["idle"]
+    assert here.service.journal is not None
+    here.service.journal._workers = Workers(1)  # its own belong to the server's event loop
+    asyncio.run(tidy(here.service))
+    here.service.journal._workers = here.service.workers
+    assert sessions_of(here) == []
+    assert {path: path.read_bytes() for path in logs(folder)} == told, "they are not its own to change any more"
+    for session in ("asked", "idle"):
+        assert say(there, session, "third")["session"]["turns"] == 3
+        assert httpx.delete(f"{there.url}/v1/sessions/{session}", headers=bearer("alice")).status_code == 200
+
+
+def test_how_old_a_log_is_says_the_disk_and_not_the_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a disk that several machines share, one of which has a clock that is off."""
+    journal = Journal(tmp_path, 2**20, Workers(1), ttl=3600.0, responses_ttl=None)
+    fresh = tmp_path / "owner" / "session"
+    fresh.mkdir(parents=True)
+    tomorrow = time.time() + 86_400
+    monkeypatch.setattr(time, "time", lambda: tomorrow)
+    asyncio.run(journal.sweep([]))
+    assert fresh.exists()
+
+
+@pytest.mark.parametrize("where", ["log", "pixels"])
+def test_a_full_disk_is_counted_and_no_clients_business(
+    pair: tuple[Inside, Inside], monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """Its session goes on; what is told twice would be a turn too many."""
+    here, _ = pair
+    assert here.service.journal is not None
+
+    def full(*_: Any) -> None:
+        if where == "log":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    name = f"full-{where}"
+    say(here, name, "first", "red", session_open=True)
+    with monkeypatch.context() as patched:
+        patched.setattr(here.service.journal, "_write", full)
+        assert say(here, name, "second")["session"]["turns"] == 2
+    text = httpx.get(f"{here.url}/metrics").text
+    assert f"holotron_journal_failures_total {here.service.journal.failures}.0" in text
+    assert here.service.journal.failures > 0
+    assert say(here, name, "third")["session"]["turns"] == 3
+    assert httpx.delete(f"{here.url}/v1/sessions/{name}", headers=bearer("alice")).status_code == 200
 
 
 def test_a_folder_that_cannot_be_is_a_wrong_setting(tmp_path: Path) -> None:

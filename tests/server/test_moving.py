@@ -9,7 +9,9 @@ from typing import Any
 
 import httpx
 import pytest
+from safetensors import SafetensorError
 
+from holotron.engine import ExportedSession
 from tests.server.inside import Inside, inside
 from tests.server.pictures import data_url, with_image
 
@@ -99,11 +101,30 @@ def test_while_it_moves_it_is_busy_and_afterwards_free(pair: tuple[Inside, Insid
     left = fleet(here, "sessions/leave", name)
     body = {"messages": [{"role": "user", "content": "x"}], "session_id": "thinks-twice", "max_tokens": 1}
     busy = here.post("/v1/chat/completions", body, "alice")
-    assert (busy.status_code, busy.json()["error"]["code"]) == (409, "session_busy")
+    assert (busy.status_code, busy.json()["error"]["code"]) == (409, "session_moving")
     assert fleet(here, "sessions/leave", name).status_code == 409
     assert fleet(here, "sessions/stays", name).status_code == 200
     assert say(here, "thinks-twice", {"role": "user", "content": "x"})["session"]["turns"] == 3
     (folder / left.json()["file"]).unlink()
+
+
+def test_a_folder_without_room_is_said_and_the_session_goes_on(
+    pair: tuple[Inside, Inside], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container has 64 MB of shared memory by default."""
+    here, _ = pair
+    begin(here, "too-large")
+
+    def full(self: ExportedSession, path: Path) -> None:
+        path.touch()
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ExportedSession, "write", full)
+        left = fleet(here, "sessions/leave", named(here, "too-large"))
+    assert (left.status_code, left.json()["error"]["code"]) == (503, "not_written")
+    assert "fleet.folder" in left.json()["error"]["message"] and "No space left" in left.json()["error"]["message"]
+    assert say(here, "too-large", {"role": "user", "content": "x"})["session"]["turns"] == 3
 
 
 def test_it_stays_its_owners(pair: tuple[Inside, Inside]) -> None:

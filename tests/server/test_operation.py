@@ -70,8 +70,8 @@ def test_metrics(server: ServerProcess) -> None:
     assert grew('holotron_http_requests_total{route="/v1/chat/completions",status="200"}') == 1
     computed, cached = (f'holotron_prompt_tokens_total{{source="{source}"}}' for source in ("computed", "cached"))
     assert grew(computed) + grew(cached) > 0
-    assert after["holotron_state_rows_total"] == 17
-    assert after["holotron_kv_pages_total"] == 16 * 64 + 1
+    assert after["holotron_state_rows"] == 17
+    assert after["holotron_kv_pages"] == 16 * 64 + 1
 
 
 @pytest.mark.parametrize("stream", [True, False])

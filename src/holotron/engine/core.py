@@ -43,6 +43,7 @@ from holotron.engine.vision import VisionCache
 from holotron.engine.weights import Change, WeightLoader
 from holotron.errors import CapacityError, HolotronError, InputError
 from holotron.model.model import Holotron
+from holotron.model.weights.fingerprint import fingerprint_in_memory
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +69,7 @@ class Core:
         self.weights = WeightLoader(model)
         self.context_limit = context_limit(model.config.decoder, config)
         self.sessions = Sessions(config, self.pools, self.context_limit, model.config.tokens.image_start)
+        self.sessions.weights = fingerprint_in_memory(model)
         self.tiles = TileStore(model.config.image)
         self.vision = VisionCache(model, vision_cache_bytes(model.config, config, model.dtype), config.vision_batch)
         self.runner = Runner(model, self.pools, self.vision, config, self.context_limit)

@@ -208,6 +208,11 @@ class Engine:
     # ---------------------------------------------------------------------------------------------- the whole engine
 
     @property
+    def weights(self) -> str:
+        """Which they were when it was made: the same name means the same numbers."""
+        return self._core.sessions.weights
+
+    @property
     def version(self) -> int:
         """Of the weights: how often they were updated."""
         return self._core.version

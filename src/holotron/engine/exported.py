@@ -109,7 +109,7 @@ def model_key(config: ModelConfig) -> str:
 # ------------------------------------------------------------------------------------------------------------- leaving
 
 
-def export(session: Session, pools: Pools, config: ModelConfig, version: int) -> ExportedSession:
+def export(session: Session, pools: Pools, config: ModelConfig, version: tuple[str, int]) -> ExportedSession:
     """On the loop's thread, of a session at rest."""
     memories = session.memories()
     rows = _unique(memory.state for memory in memories if memory.state is not None)
@@ -123,7 +123,7 @@ def export(session: Session, pools: Pools, config: ModelConfig, version: int) ->
             tensors[f"hidden.{n}"] = memory.hidden.cpu().clone()
     about = {
         **bare.about,
-        "version": version,
+        "version": list(version),
         "page_size": pools.page_size,
         "marks": [[number, snapshot.position] for number, snapshot in session.marks.items()],
         "memories": [
@@ -223,13 +223,13 @@ def _groups(told: Tensor | None, pixels: Tensor, config: ModelConfig) -> np.ndar
     return groups
 
 
-def remember(exported: ExportedSession, session: Session, pools: Pools, version: int) -> bool:
+def remember(exported: ExportedSession, session: Session, pools: Pools, version: tuple[str, int]) -> bool:
     """On the loop's thread: marks, and what was remembered if it is of use here. False: it is computed when needed."""
     about, tensors = exported.about, exported.tensors
     for number, position in about["marks"]:
         session.marks[number] = Snapshot(position)
     session.service = about["service"]
-    if about["version"] != version or about["page_size"] != pools.page_size:
+    if about["version"] != list(version) or about["page_size"] != pools.page_size:
         return False
     rows = pools.rows.receive(_parts(tensors, "rows"))
     pages = pools.pages.receive(_parts(tensors, "pages")) if rows is not None else None

@@ -107,7 +107,9 @@ class SessionCommands:
         return self._do(lambda core, sequence: self._engine.start(sequence, params, matcher, timeout, said=begun))
 
     def _export(self) -> Future[ExportedSession]:
-        return self._do(lambda core, sequence: export(sequence, core.pools, core.model.config, core.version))
+        return self._do(
+            lambda core, sequence: export(sequence, core.pools, core.model.config, core.sessions.weights_version)
+        )
 
     def _log(self) -> Future[Log]:
         return self._do(lambda core, sequence: sequence.log.copy(), at_rest=False)

@@ -41,7 +41,8 @@ class Sessions:
         self.open_ones: dict[str, Sequence] = {}
         self.cached: dict[Sequence, None] = {}  # finished stateless requests, least recently used first
         self.stale: dict[Sequence, None] = {}  # of these, those whose client has moved on: the first to be dropped
-        self.version = 0  # of the weights
+        self.weights = ""  # which they were at first; see `fingerprint_in_memory`
+        self.version = 0  # how often they were updated since
         self.recomputed = 0
         self.evicted = 0
         self.forgotten = 0
@@ -51,6 +52,11 @@ class Sessions:
         self._context_limit = context_limit
         self._numbers = itertools.count(1)
         self._look_again = 0.0
+
+    @property
+    def weights_version(self) -> tuple[str, int]:
+        """By which a session's memory was computed, or was not."""
+        return self.weights, self.version
 
     # ------------------------------------------------------------------------------------------------ open and close
 
@@ -66,7 +72,7 @@ class Sessions:
         self._check_length(len(log))
         sequence = self.open(id, scope)
         sequence.log = log
-        if not remember(exported, sequence, self.pools, self.version):
+        if not remember(exported, sequence, self.pools, self.weights_version):
             self.recomputed += len(log)
         self.rest(sequence)
         for snapshot in sequence.snapshots():

@@ -28,6 +28,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from holotron.addresses import in_url
 from holotron.errors import HolotronError
 from holotron.fleet.homes import Homes
 from holotron.fleet.launching import Launcher
@@ -38,6 +39,7 @@ from holotron.fleet.router import Router
 from holotron.fleet.supervising import Supervisor
 from holotron.fleet.updating import Updates
 from holotron.fleet.upstream import Broken, Refused
+from holotron.fleet.weights import sign_of
 from holotron.server.access import Access
 from holotron.server.door import Stage
 from holotron.server.errors import ApiError, translated, unavailable
@@ -70,7 +72,7 @@ class Entrance:
         self.mover = Mover(self.replicas, self.homes)
         seconds = self.metrics.overhead.observe
         self.router = Router(self, self.replicas, self.homes, self.mover, lambda owner: self._held[owner], seconds)
-        self.updates = Updates(self.replicas, settings.fleet.folder)
+        self.updates = Updates(self.replicas, settings.fleet.folder, self._address)
         self.supervisor = Supervisor(
             launcher, self.replicas, key, on_status=self._looked_at, on_death=self.router.prefixes.forget
         )
@@ -79,6 +81,7 @@ class Entrance:
         self._admin_key = settings.fleet.key.get_secret_value().encode() if settings.fleet.key is not None else None
         self._tasks: list[asyncio.Task[None]] = []
         self._draining: set[Replica] = set()
+        self._scraping = asyncio.Lock()
         self._held: Counter[str] = Counter()  # bytes of sessions, by owner
 
     @property
@@ -110,6 +113,7 @@ class Entrance:
         self.updates.close()
 
     async def _looked_at(self, replica: Replica) -> None:
+        self._sort_out(replica)
         if replica.stage == "behind":
             await self.updates.catch_up(replica)
         if replica.stage == "ready":
@@ -119,16 +123,36 @@ class Entrance:
             self.quotas.size(self.replicas.total("capacity"))
         if replica.alive:
             self.homes.seen(replica, ((owner, name) for owner, name in replica.told.get("sessions", ())))
-        if replica.stage == "draining" and not replica.kept_back and replica not in self._draining:
+        if replica.told.get("stage") == "draining" and replica not in self._draining:
             self._draining.add(replica)  # it was told to end: its sessions go elsewhere
             self._tasks.append(asyncio.ensure_future(self._drain(replica)))
 
+    def _sort_out(self, replica: Replica) -> None:
+        """One that serves something else than most would make a client's answers depend on chance: it gets nothing new
+        until the others serve the same, as they do in the course of an update."""
+        if replica.stage not in ("ready", "behind", "other"):
+            return
+        prevailing = self.replicas.prevailing()
+        if prevailing is None or prevailing == replica.serves:
+            replica.stage = "behind" if replica.stage == "other" else replica.stage
+        elif replica.stage != "other":
+            replica.stage = "other"
+            (model, weights), (most, theirs) = replica.serves, prevailing
+            message = "replica %s serves %s (%s) while most serve %s (%s): it gets nothing new"
+            log.error(message, replica.name, model, weights, most, theirs)
+
     async def _drain(self, replica: Replica) -> None:
-        try:
-            moved = await self.mover.drain(replica)
-            log.info("replica %s ends; %d conversations were moved", replica.name, moved)
-        except ApiError as error:
-            log.warning("replica %s ends with its sessions: %s", replica.name, error.message)
+        said = False
+        while replica.alive:
+            try:
+                moved = await self.mover.drain(replica)
+                log.info("replica %s ends; %d conversations were moved", replica.name, moved)
+                return
+            except ApiError as error:
+                if not said:
+                    log.warning("replica %s ends, and its sessions wait: %s", replica.name, error.message)
+                said = True
+                await self.replicas.change(TEND_SECONDS)
 
     async def _tend(self) -> None:
         while True:
@@ -210,9 +234,10 @@ class Entrance:
             except (Broken, TimeoutError):
                 return ""
 
-        texts = await asyncio.gather(*map(of, alive))
-        told = {one.name: text for one, text in zip(alive, texts, strict=True)}
-        text = await asyncio.to_thread(self.metrics.text, self, told)
+        async with self._scraping:  # or what was read first might be counted last
+            texts = await asyncio.gather(*map(of, alive))
+            told = {one.name: text for one, text in zip(alive, texts, strict=True)}
+            text = await asyncio.to_thread(self.metrics.text, self, told)
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     def all_replicas(self) -> Iterable[Replica]:
@@ -248,7 +273,7 @@ class Entrance:
                 order = await http.json()
             except (ValueError, RecursionError):
                 raise ApiError(400, "the body is not JSON") from None
-            version = await self.updates.publish(order, self._address())
+            version = await self.updates.publish(order)
             return JSONResponse({"version": version, "replicas": self.about()["replicas"]})
         if found := _FILE.fullmatch(path):
             return await self._file(http, self.settings.fleet.folder / found[1])
@@ -262,6 +287,8 @@ class Entrance:
                 "stage": one.stage,
                 "alive": one.alive,
                 "in_flight": one.in_flight,
+                "model": one.told.get("model"),
+                "weights": one.told.get("weights"),
                 "version": one.version,
                 "pid": one.told.get("pid"),
                 "sessions": len(one.told.get("sessions", ())),
@@ -271,8 +298,9 @@ class Entrance:
             for one in self.replicas.all()
         ]
         given_up = dict(self.supervisor.given_up)
-        folder = str(self.settings.fleet.folder)
-        return {"version": self.updates.version, "folder": folder, "replicas": rows, "given_up": given_up}
+        folder = self.settings.fleet.folder
+        place = {"folder": str(folder), "folder_sign": sign_of(folder)}
+        return {"version": self.updates.version, **place, "replicas": rows, "given_up": given_up}
 
     async def _command(self, name: str, verb: str) -> dict[str, Any]:
         replica = self.replicas.get(name)
@@ -303,10 +331,12 @@ class Entrance:
             return FileResponse(path)
         return PlainTextResponse("there is no such file", 404)
 
-    def _address(self) -> str:
-        """Where replicas on other machines find what is here."""
+    def _address(self, replica: Replica) -> str:
+        """Where it finds what is here, should it be on another machine."""
         host = self.settings.server.host
-        return f"http://{host}:{self.settings.server.port}"
+        if host in ("0.0.0.0", "::"):
+            host = replica.upstream.seen_from() or host
+        return f"http://{in_url(host)}:{self.settings.server.port}"
 
 
 def _plain(counts: Mapping[Any, int]) -> dict[str, float]:

@@ -147,7 +147,8 @@ class Homes:
         return self._recent[replica]
 
     def seen(self, replica: Replica, sessions: Iterable[tuple[str, str]]) -> None:
-        """What a replica says it has: what it lost (expired, closed) is forgotten, what is new to us is learnt."""
+        """What a replica says it has: what it lost (expired, closed) is forgotten, what is new to us is learnt, and
+        what we took for lost with another one is here, or still here: it was only out of reach."""
         there = set(sessions)
         long_ago = time.monotonic() - 10.0
         for home in self.of(replica, ("session",)):
@@ -156,8 +157,11 @@ class Homes:
             if not any((home.owner, name) in there for name in home.names):
                 self.forget(home)
         for owner, name in there:
-            if (owner, "session", name) not in self._by_name:
+            known = self._by_name.get((owner, "session", name))
+            if known is None:
                 self.settle(owner, "session", name, replica)
+            elif not known.replica.alive and not known.lock.locked():
+                self.relocate(known, replica)
 
     def tend(self, header_seconds: float | None, response_seconds: float | None) -> None:
         """Once a second: count what was used of late, and forget what nobody has used for so long."""

@@ -1,7 +1,7 @@
 """Metrics of all replicas, apart and together, and the router's own.
 
 holotron_requests_running{replica="0"} 3          each replica's, under the names that one server has
-holotron_fleet_requests_running 7                 their sum (of weights' versions the lowest)
+holotron_fleet_requests_running 7                 their sum (of weights' versions the lowest); a count never falls
 holotron_router_...                               how requests were sent, repeated and moved
 """
 
@@ -19,6 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from holotron.fleet.replicas import Replica
 
 LOWEST = ("holotron_weights_version",)  # a sum of these says nothing
+Series = tuple[str, str, tuple[tuple[str, str], ...]]  # family, name, labels
 SECONDS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0)
 
 
@@ -33,6 +34,7 @@ class Told(Protocol):
 class RouterMetrics:
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
+        self._counted = _Sums()
         self._http = Counter(
             "holotron_router_requests", "Answers by route and status", ["route", "status"], registry=self._registry
         )
@@ -48,7 +50,7 @@ class RouterMetrics:
 
     def text(self, told: Told, texts: Mapping[str, str]) -> bytes:
         """`texts`: what each replica says, by its name."""
-        return _Text([*_own(told), *_merged(texts)]).bytes() + generate_latest(self._registry)
+        return _Text([*_own(told), *_merged(texts, self._counted)]).bytes() + generate_latest(self._registry)
 
 
 class _Text(CollectorRegistry):
@@ -79,28 +81,52 @@ def _own(told: Told) -> Iterable[Metric]:
         yield family
 
 
-def _merged(texts: Mapping[str, str]) -> Iterable[Metric]:
+class _Sums:
+    """Of all replicas. What one has counted still counts when it is gone, begins again at nought, or does not answer
+    for once: a sum that falls is a new beginning to Prometheus, which takes all of it for an increase."""
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[str, Series], float] = {}  # by replica
+        self._gone: Count[Series] = Count()
+
+    def of(self, counts: Mapping[str, Mapping[Series, float]]) -> Mapping[Series, float]:
+        """`counts`: what each replica that answers has counted since it began."""
+        for name, mine in counts.items():
+            for series, value in mine.items():
+                before = self._last.get((name, series), 0.0)
+                self._gone[series] += before if value < before else 0.0  # type: ignore[assignment]
+                self._last[name, series] = value
+        sums = Count(self._gone)
+        for (_, series), value in self._last.items():
+            sums[series] += value  # type: ignore[assignment]
+        return sums
+
+
+def _merged(texts: Mapping[str, str], counted: _Sums) -> Iterable[Metric]:
     apart: dict[str, Metric] = {}
-    sums: dict[str, Metric] = {}
-    together: dict[str, Count[tuple[str, tuple[tuple[str, str], ...]]]] = {}
+    levels: dict[Series, float] = {}
+    counts: dict[str, dict[Series, float]] = {name: {} for name in texts}
     for name, text in texts.items():
         for family in text_string_to_metric_families(text):
             if not family.name.startswith("holotron_"):
                 continue
             mine = apart.setdefault(family.name, Metric(family.name, family.documentation, family.type))
-            total = together.setdefault(family.name, Count())
             for sample in family.samples:
                 if sample.name.endswith("_created"):
                     continue
                 mine.add_sample(sample.name, {**sample.labels, "replica": name}, sample.value)
-                key = (sample.name, tuple(sorted(sample.labels.items())))
-                if family.name in LOWEST and key in total:
-                    total[key] = min(total[key], sample.value)  # type: ignore[assignment]
+                key = (family.name, sample.name, tuple(sorted(sample.labels.items())))
+                if family.type != "gauge":
+                    counts[name][key] = sample.value
+                elif family.name in LOWEST:
+                    levels[key] = min(levels.get(key, sample.value), sample.value)
                 else:
-                    total[key] += sample.value  # type: ignore[assignment]
-    for name, total in together.items():
+                    levels[key] = levels.get(key, 0.0) + sample.value
+    together: dict[str, Metric] = {}
+    for (name, sample_name, labels), value in {**levels, **counted.of(counts)}.items():
+        if (one := apart.get(name)) is None:
+            continue  # nobody says any more what it means
         fleet = name.replace("holotron_", "holotron_fleet_", 1)
-        family = sums[name] = Metric(fleet, f"{apart[name].documentation} (all replicas)", apart[name].type)
-        for (sample_name, labels), value in total.items():
-            family.add_sample(sample_name.replace("holotron_", "holotron_fleet_", 1), dict(labels), value)
-    return [*apart.values(), *sums.values()]
+        family = together.setdefault(name, Metric(fleet, f"{one.documentation} (all replicas)", one.type))
+        family.add_sample(sample_name.replace("holotron_", "holotron_fleet_", 1), dict(labels), value)
+    return [*apart.values(), *together.values()]

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Set
 from typing import Literal
 
-from holotron.fleet.homes import Home, Homes
+from holotron.fleet.homes import Home, Homes, Kind
 from holotron.fleet.replicas import Replica, Replicas, least_loaded
 from holotron.fleet.upstream import Broken, Refused
 from holotron.server.errors import ApiError, unavailable
@@ -30,6 +30,7 @@ HOT, MORE = 2.0, 2.0  # a replica is hot that has so many times its neighbour's 
 SUSTAINED = 3  # looks in a row at which it must be
 HEIR_SECONDS = 120.0  # for a replica to come back, where nobody else sees what it kept
 SILENT_SECONDS = 45.0  # for one that does not answer to be found dead, see `replicas.DEAF_SECONDS`
+ELSEWHERE = ("session_moving", "session_not_found")  # says one where a session was until now
 REST_SECONDS = 60.0  # before a conversation is moved again to balance loads
 RECENT_SECONDS = 30.0  # moving what nobody uses balances nothing
 
@@ -68,6 +69,9 @@ class Mover:
                 else:
                     await self._move_tree(home, source, to)
             except (Broken, Refused) as error:
+                if isinstance(error, Refused) and error.code in ELSEWHERE:
+                    self._homes.forget(home)  # another entrance was faster
+                    return False
                 self.failed += 1
                 log.warning("a %s stays on replica %s: %s", home.kind, source.name, error)
                 return False
@@ -121,6 +125,10 @@ class Mover:
             self._homes.relocate(home, await self.place())
             return
         names = sorted(home.names)
+        for name in names:
+            if (there := (await self._whereabouts(home.owner, home.kind, name))[0]) is not None:
+                self._homes.relocate(home, there)
+                return
         to = await self._heir(home.replica)
         found = False
         for name in names:
@@ -129,7 +137,7 @@ class Mover:
                 await to.ask("POST", f"/fleet/{path}/revive", {"owner": home.owner, "id": name})
                 found = True
             except Refused as error:
-                log.info("%s of replica %s is lost: %s", home.kind, home.replica.name, error)
+                log.warning("a %s of replica %s is lost: %s", home.kind, home.replica.name, error)
         self._homes.relocate(home, to)
         if found:
             self.moves["revived"] += 1
@@ -139,33 +147,44 @@ class Mover:
         async with self._finding:
             if (home := self._homes.get(owner, kind, name)) is not None:
                 return home
-            asked = {"owner": owner, "kind": kind, "name": name}
             until = time.monotonic() + SILENT_SECONDS
             while True:
-                replicas = sorted((one for one in self._replicas.all() if one.alive), key=self._homes.recent)
-                answers = await asyncio.gather(
-                    *(replica.ask("POST", "/fleet/has", asked, 10.0) for replica in replicas), return_exceptions=True
-                )
-                told = list(zip(replicas, answers, strict=True))
-                for replica, answer in told:
-                    if isinstance(answer, dict) and answer["has"]:
-                        return self._homes.settle(owner, kind, name, replica)
+                replica, silent = await self._whereabouts(owner, kind, name)
+                if replica is not None:
+                    return self._homes.settle(owner, kind, name, replica)
                 # One that is silent may have it: it must not be taken up a second time until that one is dead.
-                if not any(isinstance(answer, Broken) and replica.alive for replica, answer in told):
+                if not silent:
                     break
                 if time.monotonic() > until:
                     message = "a replica that may keep this conversation does not answer"
                     raise unavailable(message, "no_replica", retry_after=10.0)
                 await self._replicas.change(1.0)
-            # Of those that see one journal, one is enough to look into it.
-            journals = {one.journal: one for one in reversed(replicas) if one.journal and one.stage == "ready"}
+            # Of those that see one journal, one is enough to look into it: the one with least to do.
+            replicas = sorted(self._replicas.serving(), key=self._homes.recent, reverse=True)
+            journals = {one.journal: one for one in replicas if one.journal}
             path = "sessions" if kind == "session" else "responses"
             for replica in journals.values():
-                with contextlib.suppress(Refused, Broken):
+                try:
                     await replica.ask("POST", f"/fleet/{path}/revive", {"owner": owner, "id": name})
-                    self.moves["revived"] += 1
-                    return self._homes.settle(owner, kind, name, replica)
+                except (Refused, Broken) as error:
+                    if not (isinstance(error, Refused) and error.status == 404):
+                        log.warning("a %s that is in a journal cannot be taken up: %s", kind, error)
+                    continue
+                self.moves["revived"] += 1
+                return self._homes.settle(owner, kind, name, replica)
         return None
+
+    async def _whereabouts(self, owner: str, kind: Kind, name: str) -> tuple[Replica | None, bool]:
+        """Who has it, and whether somebody who lives did not say."""
+        asked = {"owner": owner, "kind": kind, "name": name}
+        replicas = sorted((one for one in self._replicas.all() if one.alive), key=self._homes.recent)
+        answers = await asyncio.gather(
+            *(replica.ask("POST", "/fleet/has", asked, 10.0) for replica in replicas), return_exceptions=True
+        )
+        told = list(zip(replicas, answers, strict=True))
+        has = [replica for replica, answer in told if isinstance(answer, dict) and answer["has"]]
+        silent = any(isinstance(answer, Broken) and replica.alive for replica, answer in told)
+        return (has[0] if has else None), silent
 
     async def _heir(self, dead: Replica) -> Replica:
         """Who sees its journal: others on its machine, or it itself when it is started again. Without a journal its

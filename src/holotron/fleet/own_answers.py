@@ -11,7 +11,7 @@ from holotron.fleet.moving import Mover
 from holotron.fleet.passing import Passing
 from holotron.fleet.replicas import Replica, Replicas, least_loaded
 from holotron.fleet.upstream import Broken, Refused
-from holotron.server.errors import ApiError
+from holotron.server.errors import ApiError, unavailable
 
 
 class OwnAnswers:
@@ -23,15 +23,18 @@ class OwnAnswers:
             if not home.replica.alive:
                 async with home.lock:
                     await self._mover.revive(home)
-        data: list[Any] = []
+        data: dict[str, Any] = {}
         for replica in [one for one in self._replicas.all() if one.alive]:
             headers = passing.headers(replica)
             try:
                 listed = await replica.upstream.json("GET", "/v1/sessions", headers=headers)
             except (Broken, Refused):
                 continue
-            data += [row | {"replica": replica.name} for row in listed["data"]]
-        await passing.say(200, {"object": "list", "data": data})
+            for row in listed["data"]:
+                known = self._homes.get(passing.owner, "session", row["id"])
+                if row["id"] not in data or (known is not None and known.replica is replica):
+                    data[row["id"]] = row | {"replica": replica.name}
+        await passing.say(200, {"object": "list", "data": list(data.values())})
 
     async def move(self, passing: Passing) -> None:
         """POST /v1/sessions/{id}/move {"replica"?}: to the one with least to do, or a certain one."""
@@ -43,9 +46,13 @@ class OwnAnswers:
         to = self._destination(passing.body, home)
         if home.replica is not to and not await self._mover.move(home, to, "asked"):
             raise ApiError(409, "the session could not be moved now; try again", code="session_busy")
-        about = await home.replica.upstream.json(
-            "GET", f"/v1/sessions/{passing.asks.session}", headers=passing.headers(home.replica)
-        )
+        path, headers = f"/v1/sessions/{passing.asks.session}", passing.headers(home.replica)
+        try:
+            about = await home.replica.upstream.json("GET", path, headers=headers)
+        except Refused as error:  # it was closed, or moved once more, by somebody else
+            raise ApiError(error.status, error.message, code=error.code) from None
+        except Broken as error:
+            raise unavailable(f"a replica did not answer: {error}", "no_replica") from None
         await passing.say(200, about | {"replica": home.replica.name})
 
     def _destination(self, body: bytes, home: Home) -> Replica:

@@ -30,6 +30,7 @@ class Passing:
     begun: bool = False  # the client has seen the head of an answer
     tries: int = 0
     repeated: bool = False  # it was asked for before, somewhere
+    looked_again: bool = False  # where its conversation was thought to be there was none
     broke: set[Replica] = field(default_factory=set)  # where: another one is better, if there is one
 
     def headers(self, replica: Replica) -> Headers:

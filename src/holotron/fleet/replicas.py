@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+from holotron.addresses import in_url
 from holotron.fleet.upstream import LAST_WORDS_SECONDS, Broken, Headers, Refused, Upstream
 
 log = logging.getLogger("holotron.fleet")
 
-Stage = Literal["starting", "ready", "behind", "draining", "dead"]  # behind: its weights are not the fleet's
+# behind: its weights are not the newest; other: it serves something else than most of the fleet.
+Stage = Literal["starting", "ready", "behind", "other", "draining", "dead"]
 
 STATUS_SECONDS = 1.0
 LOOK_SECONDS = 10.0
@@ -27,7 +30,7 @@ class Replica:
     def __init__(self, name: str, host: str, port: int, key: str, *, kill: Callable[[], None] | None = None) -> None:
         """`kill`: ends its process, if it is ours to end."""
         self.name = name
-        self.url = f"http://{host}:{port}"
+        self.url = f"http://{in_url(host)}:{port}"
         self.stage: Stage = "starting"
         self.upstream = Upstream(host, port)
         self.in_flight = 0
@@ -43,7 +46,7 @@ class Replica:
 
     @property
     def alive(self) -> bool:
-        return self.stage in ("ready", "behind", "draining")
+        return self.stage in ("ready", "behind", "other", "draining")
 
     @property
     def quiet(self) -> bool:
@@ -53,6 +56,11 @@ class Replica:
     @property
     def journal(self) -> str | None:
         return self.told.get("journal")
+
+    @property
+    def serves(self) -> tuple[str, str]:
+        """Which model, and which weights it began with."""
+        return str(self.told.get("model")), str(self.told.get("weights"))
 
     @property
     def version(self) -> int:
@@ -148,6 +156,13 @@ class Replicas:
         """Those that may be given something new."""
         ready = [replica for replica in self._by_name.values() if replica.stage == "ready"]
         return [replica for replica in ready if not replica.quiet] or ready
+
+    def prevailing(self) -> tuple[str, str] | None:
+        """What most of those serve that are not about to end; of two as frequent ones that which is served now."""
+        staying = [one for one in self._by_name.values() if one.alive and one.stage != "draining"]
+        served = Counter(one.serves for one in staying if one.stage == "ready")
+        ranked = Counter(one.serves for one in staying)
+        return max(ranked, key=lambda what: (ranked[what], served[what]), default=None)
 
     def ring(self) -> None:
         self._changed.set()

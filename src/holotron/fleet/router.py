@@ -46,6 +46,7 @@ FAITHFUL_TRIES = 4  # with the replica where a session was to be opened; it may 
 PAUSE_SECONDS = 0.02  # before one is asked again that lives; then longer and longer
 BUSY_SECONDS = 10.0  # for a replica to notice that its client, the router, has gone
 AGAIN = ("loading", "shutting_down")  # what another replica would not say
+GONE = ("session_not_found", "response_not_found", "previous_response_not_found")
 _DROPPED = {b"connection", b"keep-alive", b"transfer-encoding", b"date", b"server", b"x-request-id", b"content-length"}
 
 
@@ -217,6 +218,9 @@ class Router:
             if passing.repeated and passing.scope["method"] == "DELETE" and answer.status == 404:
                 await passing.say_deleted()
                 return True
+            if visit.home is not None and self._is_elsewhere(passing, visit.home, code):
+                await asyncio.sleep(0.05)
+                return False
         if (spent := answer.header(routed.SPENT.encode())) is not None:
             passing.heard.spent = int(spent)
         if passing.begun:  # a stream was promised
@@ -224,6 +228,17 @@ class Router:
         headers = [*_kept(answer), (b"content-length", b"%d" % len(body))]
         await passing.send({"type": "http.response.start", "status": answer.status, "headers": headers})
         await passing.send({"type": "http.response.body", "body": body})
+        return True
+
+    def _is_elsewhere(self, passing: Passing, home: Home, code: str | None) -> bool:
+        """Another entrance of these replicas has moved it, or is about to: who has it now is to be asked again."""
+        if code == "session_moving" and time.monotonic() < passing.until:
+            self._homes.forget(home)
+            return True
+        if code not in GONE or passing.looked_again or home.provisional:
+            return False
+        passing.looked_again = True
+        self._homes.forget_name(home, passing.asks.session or passing.asks.response or "")
         return True
 
     # -------------------------------------------------------------------------------------------------------- choosing

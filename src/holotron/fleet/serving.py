@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
+from holotron.addresses import in_url
 from holotron.errors import ConfigError
 from holotron.fleet.entrance import Entrance
 from holotron.fleet.launching import Launcher, LocalLauncher, shares
@@ -73,9 +74,9 @@ def serve_fleet(
     except OSError as error:
         raise ConfigError(f"fleet.folder: {settings.fleet.folder} cannot be written: {error.strerror}") from None
     entrance = Entrance(settings, launcher, count, key)
-    fields = {"url": f"http://{host}:{port}/v1", "port": port, "replicas": count}
+    fields = {"url": f"http://{in_url(host)}:{port}/v1", "port": port, "replicas": count}
     log.info("listening", extra={"fields": fields})
-    if settings.fleet.journal is not None:
+    if settings.fleet.journal is not None and watched is None:
         log.info("logs of sessions are kept", extra={"fields": {"folder": str(settings.fleet.journal)}})
     warn_if_open(entrance, host)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +41,14 @@ class Publication(FleetBody):
 
 
 class Updates:
-    def __init__(self, replicas: Replicas, folder: Path) -> None:
-        self._replicas = replicas
+    def __init__(self, replicas: Replicas, folder: Path, here: Callable[[Replica], str]) -> None:
+        """`here`: where a replica on another machine finds the files in `folder`."""
+        self._replicas, self._here = replicas, here
         self._chain = Chain(folder)
         self._one = asyncio.Lock()
         self.version = 0
 
-    async def publish(self, told: Any, here: str) -> int:
+    async def publish(self, told: Any) -> int:
         """To everybody who lives. Who fails is behind, and is looked after."""
         try:
             order = Publication.model_validate(told)
@@ -57,7 +59,7 @@ class Updates:
                 message = f"these are changes to version {order.changes_version}; here is version {self.version}"
                 raise ApiError(409, message, code="other_version")
             version = self.version + 1
-            alive = [one for one in self._replicas.all() if one.alive]
+            alive = [one for one in self._replicas.all() if one.alive and one.stage != "other"]
             if order.group is not None:
                 alive = [one for one in alive if one.name in order.group.replicas]
             if not alive:
@@ -66,10 +68,10 @@ class Updates:
             if order.changes_version is not None:
                 body["changes_version"] = order.changes_version
             if order.file is not None:
-                body |= {"file": order.file, "at": here}
+                body["file"] = order.file
             if order.shared is not None:
                 body |= {"shared": [tensor.model_dump() for tensor in order.shared], "gpu": order.gpu}
-            bodies = [{**body, **self._rank(order, one)} for one in alive]
+            bodies = [{**body, "at": self._here(one), **self._rank(order, one)} for one in alive]
             results = await asyncio.gather(
                 *(one.ask("POST", "/fleet/weights", each, SECONDS) for one, each in zip(alive, bodies, strict=True)),
                 return_exceptions=True,
@@ -118,6 +120,7 @@ class Updates:
                 return  # until the next update
             for one in missing:
                 body = {"version": one.version, "on_update": one.on_update, "file": one.file}
+                body["at"] = self._here(replica)
                 try:
                     await replica.ask("POST", "/fleet/weights", body, SECONDS)
                 except (Refused, Broken) as error:

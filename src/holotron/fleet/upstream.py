@@ -17,6 +17,8 @@ from typing import Any, cast
 
 import h11
 
+from holotron.addresses import in_url
+
 IDLE_SECONDS = 30.0  # less than a replica waits for the next request
 CONNECT_SECONDS = 5.0
 MOST_UNREAD = 2**20  # bytes of an answer that its client has not taken yet
@@ -98,6 +100,11 @@ class _Connection(asyncio.Protocol):
     def _wake(self) -> None:
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
+
+    @property
+    def own_address(self) -> str | None:
+        name = self._transport.get_extra_info("sockname") if self._transport is not None else None
+        return str(name[0]) if name else None
 
     # --------------------------------------------------------------------------------------------------- the router's
 
@@ -197,7 +204,7 @@ class Upstream:
             if connection is None:
                 connection, fresh = await self._connect(), True
             try:
-                connection.send(method, target.encode(), [(b"host", self.host.encode()), *headers], body)
+                connection.send(method, target.encode(), [(b"host", in_url(self.host).encode()), *headers], body)
                 while not isinstance(event := await connection.event(), h11.Response):
                     pass
                 return Answer(self, connection, event)
@@ -208,6 +215,13 @@ class Upstream:
             except BaseException:
                 connection.close()
                 raise
+
+    def seen_from(self) -> str | None:
+        """By which address of ours it talks to us."""
+        for connection in self._open:
+            if (own := connection.own_address) is not None:
+                return own
+        return None
 
     async def json(
         self, method: str, target: str, body: Any = None, *, headers: Headers = (), seconds: float = 60.0

@@ -141,8 +141,9 @@ class FleetWeights:
         return version
 
     def _as_file(self, changes: Mapping[str, Change], order: dict[str, Any]) -> dict[str, Any]:
-        folder, name = Path(self._about()["folder"]), f"{secrets.token_hex(16)}.weights"
-        if folder.is_dir() and (folder / "entrance").is_file():
+        about, name = self._about(), f"{secrets.token_hex(16)}.weights"
+        folder = Path(about["folder"])
+        if (sign := sign_of(folder)) is not None and sign == about["folder_sign"]:
             write_changes(folder / name, changes)
         else:  # the entrance is on another machine
             import tempfile
@@ -305,7 +306,16 @@ def private_folder(folder: Path) -> Path:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     clear_folder(folder)
     (folder / "entrance").touch(0o600)
+    (folder / "entrance").write_text(secrets.token_hex(16))
     return folder
+
+
+def sign_of(folder: Path) -> str | None:
+    """Another machine may have a folder of the same name."""
+    try:
+        return (folder / "entrance").read_text()
+    except OSError:
+        return None
 
 
 def clear_folder(folder: Path) -> None:

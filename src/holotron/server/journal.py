@@ -8,11 +8,15 @@ Kept are the tokens and the pictures as they were sent, in a folder for each ses
 
     <folder>/<owner>/<session>/log             the tokens, and which pictures are shown where
                                <hash>.picture  as it was sent; <hash>.tile: pixels of which nobody has that any more
+                               keeper          which process keeps it
 
 The folder is the user's alone (0700, files 0600). A file is whole or absent. Nothing is synced to the disk: what is
 written survives the process, not the machine. A session's folder goes with the session: when it is closed, expires, or
 the server stops in order; when all of them need more than the limit, those used longest ago go first, and would be lost
 with the process. `Journal.sweep` removes what processes that were killed have left behind and nobody has taken up.
+
+A process that was only out of reach may come back after another one has taken its sessions up. The log says whose they
+are: who finds somebody else's name there has lost the session (`taken_over`) and touches nothing of it.
 """
 
 from __future__ import annotations
@@ -34,9 +38,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from holotron.engine import ExportedSession, tile_key
+from holotron.engine import ExportedSession, UnknownSession, tile_key
 from holotron.errors import ConfigError, HolotronError
 from holotron.model.processor import Processor
 from holotron.server.pictures import SentPicture, cut_picture
@@ -45,7 +50,7 @@ from holotron.server.workers import Workers
 
 log = logging.getLogger("holotron.journal")
 
-LOG, RESPONSES = "log", "responses"
+LOG, KEEPER, RESPONSES = "log", "keeper", "responses"
 LEFT_BEHIND_SECONDS = 7 * 86_400.0  # where sessions never expire
 MOST_PLACES = 100_000  # of tiles that are remembered
 Key = tuple[str, str]  # owner, session
@@ -57,9 +62,10 @@ class Journal:
     ) -> None:
         """`ttl`, `responses_ttl`: how long sessions and stored responses live."""
         self.folder = folder
-        self.dropped = 0  # logs that had to go for room
+        self.failures, self.dropped = 0, 0  # logs that could not be written; that had to go for room
         self._limit, self._workers = limit_bytes, workers
         self._ttl, self._responses_ttl = ttl, responses_ttl
+        self._me = secrets.token_hex(16)
         self._sizes: OrderedDict[Key, int] = OrderedDict()  # of what this process keeps, used longest ago first
         self._locks: dict[Key, asyncio.Lock] = {}
         self._where: dict[str, tuple[Path, list[str]]] = {}  # a file that holds this tile, and all tiles in it
@@ -78,7 +84,8 @@ class Journal:
     # --------------------------------------------------------------------------------------------------------- writing
 
     async def save(self, owner: str, served: ServedSession, pictures: Sequence[SentPicture] = ()) -> None:
-        """What cannot be written is said in the log and not to the client: the session itself is unharmed."""
+        """What cannot be written is said in the log and not to the client: the session itself is unharmed.
+        `UnknownSession`: it goes on in another process."""
         key = (owner, served.id)
         async with self._locks.setdefault(key, asyncio.Lock()):
             try:
@@ -87,7 +94,11 @@ class Journal:
                 exported = replace(exported, about={**exported.about, "served": told})
                 scope = served.engine_session.scope
                 size = await self._workers.run("journal", lambda: self._write(key, exported, pictures, scope), "large")
-            except (OSError, HolotronError) as error:
+            except UnknownSession:
+                self.forget(*key)
+                raise
+            except (OSError, SafetensorError, HolotronError) as error:
+                self.failures += 1
                 self._complain(f"the log of a session cannot be kept, and would be lost with this process: {error}")
                 await self.drop(*key)
                 return
@@ -100,7 +111,11 @@ class Journal:
 
     def _write(self, key: Key, exported: ExportedSession, pictures: Sequence[SentPicture], scope: bytes) -> int:
         folder = self._place(key)
+        if self._is_taken(key):
+            raise UnknownSession(f"session {key[1]!r} goes on in another process")
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if key not in self._sizes:
+            self._claim(folder)
         missing, groups = set(exported.about["tiles"]), _groups(exported)
         files: dict[str, list[str]] = {}  # which tiles are in which file
         for name, tiles in _files(folder / LOG).items():
@@ -134,7 +149,7 @@ class Journal:
         bare.write(new)
         new.chmod(0o600)
         new.replace(folder / LOG)
-        needed = {LOG, *files}
+        needed = {LOG, KEEPER, *files}
         size = 0
         for path in folder.iterdir():
             if path.name in needed:
@@ -145,9 +160,10 @@ class Journal:
 
     async def drop(self, owner: str, id: str) -> None:
         """The session is over."""
+        taken, place = self._is_taken((owner, id)), self._place((owner, id))
         self.forget(owner, id)
-        place = self._place((owner, id))
-        await self._workers.run("journal", lambda: shutil.rmtree(place, ignore_errors=True), "small")
+        if not taken:
+            await self._workers.run("journal", lambda: shutil.rmtree(place, ignore_errors=True), "small")
 
     def forget(self, owner: str, id: str) -> None:
         """Somebody else keeps it from now on."""
@@ -158,8 +174,26 @@ class Journal:
         """It is this process that keeps it from now on, in the same folder."""
         place = self._place((owner, id))
         with contextlib.suppress(OSError):
+            self._claim(place)
             os.utime(place)  # it is not left behind
             self._sizes[owner, id] = sum(path.stat().st_size for path in place.iterdir())
+
+    async def taken_over(self) -> list[Key]:
+        """Sessions that were kept here, and that another process has taken up since."""
+        kept = list(self._sizes)
+        return await self._workers.run("journal", lambda: [key for key in kept if self._is_taken(key)], "small")
+
+    def _claim(self, folder: Path) -> None:
+        new = folder / f"{KEEPER}.{self._me}"
+        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write(self._me)
+        new.replace(folder / KEEPER)
+
+    def _is_taken(self, key: Key) -> bool:
+        try:
+            return key in self._sizes and (self._place(key) / KEEPER).read_text() != self._me
+        except OSError:  # it was removed by hand
+            return False
 
     # --------------------------------------------------------------------------------------------------------- reading
 
@@ -199,8 +233,13 @@ class Journal:
         await self._workers.run("journal", self._remove_left_behind, "small")
 
     def _remove_left_behind(self) -> None:
+        clock = self.folder / "folder.json"
+        with contextlib.suppress(OSError):
+            os.utime(clock)
+        now = clock.stat().st_mtime  # by the disk, which others write to as well: our own clock may be off
+
         def old(ttl: float | None, path: Path) -> bool:
-            return path.stat().st_mtime < time.time() - (ttl + 60 if ttl is not None else LEFT_BEHIND_SECONDS)
+            return path.stat().st_mtime < now - (ttl + 60 if ttl is not None else LEFT_BEHIND_SECONDS)
 
         mine = {self._place(key) for key in self._sizes}
         for path in self.folder.glob("*/*"):
@@ -215,7 +254,8 @@ class Journal:
     def close(self) -> None:
         """The server stops in order: sessions end with it."""
         for key in list(self._sizes):
-            shutil.rmtree(self._place(key), ignore_errors=True)
+            if not self._is_taken(key):
+                shutil.rmtree(self._place(key), ignore_errors=True)
         self._sizes.clear()
 
     def _place(self, key: Key) -> Path:

@@ -4,6 +4,7 @@ happen. Everything is named `holotron_...`; docs/server.md lists them."""
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -46,9 +47,9 @@ _GAUGES = {
     "sessions_open": ("sessions", "Open sessions"),
     "cached_prefixes": ("cached_sessions", "Finished stateless requests kept for the next one to resume"),
     "kv_pages_used": ("pages_used", "KV pages that hold something"),
-    "kv_pages_total": ("pages_total", "KV pages on the device"),
+    "kv_pages": ("pages_total", "KV pages on the device"),
     "state_rows_used": ("rows_used", "State rows that hold something"),
-    "state_rows_total": ("rows_total", "State rows on the device"),
+    "state_rows": ("rows_total", "State rows on the device"),
     "host_bytes_used": ("host_bytes_used", "Host memory that holds pages and states"),
     "disk_bytes_used": ("disk_bytes_used", "Files that hold pages and states"),
     "vision_cache_bytes": ("vision_bytes_used", "Vision cache"),
@@ -58,9 +59,20 @@ _GAUGES = {
 }
 
 
+class Kept(Protocol):
+    """The journal, if there is one."""
+
+    failures: int
+    dropped: int
+
+    @property
+    def held(self) -> int: ...
+
+
 class Metrics:
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
+        self.journal: Kept | None = None
         self._engine = _EngineCollector()
         self._registry.register(self._engine)
 
@@ -90,7 +102,7 @@ class Metrics:
         self._http.labels(route, str(status)).inc()
 
     def text(self, stats: EngineStats | None) -> bytes:
-        self._engine.stats = stats
+        self._engine.stats, self._engine.journal = stats, self.journal
         return generate_latest(self._registry)
 
 
@@ -99,8 +111,15 @@ class _EngineCollector:
 
     def __init__(self) -> None:
         self.stats: EngineStats | None = None
+        self.journal: Kept | None = None
 
     def collect(self) -> Iterable[Metric]:
+        if (journal := self.journal) is not None:
+            what = "Logs of sessions that could not be written: these would be lost with the process"
+            yield CounterMetricFamily("holotron_journal_failures", what, value=journal.failures)
+            what = "Logs of sessions that went for room (fleet.journal_bytes)"
+            yield CounterMetricFamily("holotron_journal_dropped", what, value=journal.dropped)
+            yield GaugeMetricFamily("holotron_journal_bytes", "Logs of sessions on disk", value=journal.held)
         stats = self.stats
         if stats is None:
             return

@@ -16,9 +16,12 @@ user's alone, and a file is removed when it has been read.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import secrets
+import time
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,8 +30,10 @@ import httpx
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import FileResponse
 from pydantic import BaseModel, ConfigDict
+from safetensors import SafetensorError
 
 from holotron.engine import ExportedSession, UnknownSession
+from holotron.errors import ConfigError
 from holotron.server.bodies import body_of
 from holotron.server.errors import ApiError, unavailable
 from holotron.server.replies import Json
@@ -37,6 +42,7 @@ from holotron.server.running import unbroken
 from holotron.server.served import ServedSession, ServedSessions, described
 from holotron.server.service import Service
 
+LEFT_BEHIND_SECONDS = 3600.0
 _FILE = re.compile(r"[0-9a-f]{32}\.(session|responses|weights)")
 
 
@@ -77,7 +83,11 @@ class Harbour:
     def __init__(self, folder: Path, key: str) -> None:
         self.folder = folder
         self._key = key
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            remove_left_behind(folder)
+        except OSError as error:
+            raise ConfigError(f"fleet.folder: {folder} cannot be used: {error.strerror or error}") from None
 
     def new(self, kind: str) -> Path:
         return self.folder / f"{secrets.token_hex(16)}.{kind}"
@@ -88,10 +98,11 @@ class Harbour:
         return self.folder / name
 
     async def fetched(self, name: str, at: str | None) -> Path:
-        """Here, from wherever it is."""
+        """Here, from wherever it is: whole or not at all."""
         path = self.known(name)
         if path.exists() or at is None:
             return path
+        part = path.with_name(f"{path.stem}-{secrets.token_hex(4)}{path.suffix}")
         headers = {"authorization": f"Bearer {self._key}"}
         try:
             async with (
@@ -100,13 +111,36 @@ class Harbour:
             ):
                 if answer.status_code != 200:
                     raise ApiError(400, f"there is no file {name} at {at}", param="file")
-                with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                     async for piece in answer.aiter_bytes(2**20):
                         file.write(piece)
+            part.replace(path)
         except httpx.HTTPError as error:
-            path.unlink(missing_ok=True)
             raise unavailable(f"{at} cannot be reached for a file: {error!r}", "not_reached") from None
+        except OSError as error:
+            raise unavailable(f"{self.folder} does not take a file: {error.strerror}", "not_reached") from None
+        finally:
+            part.unlink(missing_ok=True)
         return path
+
+    @contextlib.asynccontextmanager
+    async def borrowed(self, name: str, at: str | None) -> AsyncIterator[Path]:
+        """What somebody else keeps; a copy that had to be made goes again."""
+        kept = self.known(name).exists()
+        path = await self.fetched(name, at)
+        try:
+            yield path
+        finally:
+            if not kept:
+                path.unlink(missing_ok=True)
+
+
+def remove_left_behind(folder: Path) -> None:
+    """Sessions on their way when a process was killed. Others may use the folder, so what is new stays."""
+    for path in folder.iterdir():
+        with contextlib.suppress(OSError):
+            if path.suffix in (".session", ".responses") and path.stat().st_mtime < time.time() - LEFT_BEHIND_SECONDS:
+                path.unlink()
 
 
 async def restored(sessions: ServedSessions, exported: ExportedSession) -> ServedSession:
@@ -145,12 +179,17 @@ def sessions_router(key: str, harbour: Harbour) -> APIRouter:
     async def leave(http: Request, request: Annotated[Named, Depends(body_of(Named))]) -> Json:
         served = sessions_of(http).get(request.owner, request.id)
         served.hold()
+        served.leaving = True
         path = harbour.new("session")
         try:
             exported = await served.engine_session.export()
             exported = replace(exported, about={**exported.about, "served": described(served, request.owner)})
             service: Service = http.app.state.service
             await service.workers.run("fleet", lambda: exported.write(path), "large")
+        except (OSError, SafetensorError) as error:
+            served.release()
+            path.unlink(missing_ok=True)
+            raise unavailable(f"fleet.folder: {harbour.folder} does not take it: {error}", "not_written") from None
         except BaseException:
             served.release()
             path.unlink(missing_ok=True)

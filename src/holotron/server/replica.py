@@ -102,6 +102,7 @@ async def standing(service: Service) -> dict[str, Any]:
     stats, config = await loaded.engine.aio.stats(), loaded.engine.config
     return told | {
         "model": loaded.name,
+        "weights": loaded.engine.weights,
         "version": stats.version,
         "running": stats.running,
         "waiting": stats.waiting,

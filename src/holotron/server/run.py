@@ -23,7 +23,8 @@ import torch
 import uvicorn
 from fastapi import FastAPI
 
-from holotron.engine import Engine, EngineConfig
+from holotron.addresses import in_url
+from holotron.engine import Engine, EngineConfig, UnknownSession
 from holotron.engine.plan import Planner
 from holotron.engine.sizes import dtype_of
 from holotron.errors import ConfigError, HolotronError
@@ -140,11 +141,27 @@ class Server(uvicorn.Server):
 
 
 async def _sweep(service: Service) -> None:
-    """Logs of sessions that are over do not stay on the disk."""
-    while (journal := service.journal) is not None:
+    while True:
         await asyncio.sleep(SWEEP_SECONDS)
-        if service.loaded is not None:
-            await journal.sweep((owner, served.id) for owner, served in service.loaded.sessions.everybodys())
+        try:
+            await tidy(service)
+        except Exception:
+            log.exception("the journal could not be looked through")
+
+
+async def tidy(service: Service) -> None:
+    """Logs of sessions that are over do not stay on the disk, nor here what another process has taken up from there."""
+    journal, loaded = service.journal, service.loaded
+    if journal is None or loaded is None:
+        return
+    for owner, id in await journal.taken_over():
+        with contextlib.suppress(UnknownSession):
+            if (served := loaded.sessions.get(owner, id)).held:
+                continue
+            log.warning("a session goes on in another process, which took this one for dead")
+            await loaded.sessions.close(owner, served, moved=True)
+        journal.forget(owner, id)
+    await journal.sweep((owner, served.id) for owner, served in loaded.sessions.everybodys())
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -196,7 +213,7 @@ def serve(
     failure: list[BaseException] = []
     listener = listen(settings.server.host, settings.server.port)
     host, port = listener.getsockname()[:2]
-    log.info("listening", extra={"fields": {"url": f"http://{host}:{port}/v1", "port": port}})
+    log.info("listening", extra={"fields": {"url": f"http://{in_url(host)}:{port}/v1", "port": port}})
     warn_if_open(service, host)
     on_listening(port, service)
 

@@ -19,7 +19,6 @@ from holotron.engine import (
     AsyncSession,
     Engine,
     ExportedSession,
-    Mark,
     Part,
     Result,
     SessionBusy,
@@ -34,28 +33,9 @@ from holotron.server.pictures import SentPicture
 from holotron.server.quotas import Quotas
 from holotron.server.routed import current, new_hex
 from holotron.server.settings import QuotaSettings
+from holotron.server.turn_records import LastReply, ServedTurn, turns_of
 
 Kind = Literal["chat", "text"]
-
-
-@dataclass(frozen=True)
-class ServedTurn:
-    start: int  # length of the log before it
-    prompt: int  # ... before the reply
-    said: Transcript = field(default_factory=Transcript)  # up to the prompt's end; up to the reply's, when there is one
-    opens_reasoning: bool = False
-    thinking: bool = False
-    end: int | None = None  # length of the log after the reply; None: not replied to yet
-    mark: Mark | None = None  # a snapshot before the reply
-
-
-@dataclass(frozen=True)
-class LastReply:
-    """Whose answer may have been lost on its way: then the same request comes again, and this is to be undone first."""
-
-    reply: str
-    turns: int  # that the session had before
-    made: bool  # the session was opened by it
 
 
 @dataclass
@@ -70,6 +50,7 @@ class ServedSession:
     turns: list[ServedTurn] = field(default_factory=list)
     begins: Transcript = field(default_factory=Transcript)  # before the first turn
     held: bool = False
+    leaving: bool = False  # held because it is on its way to another server
     cached_tokens: int = 0  # of all its prompts: remembered, computed
     computed_tokens: int = 0
     generated_tokens: int = 0
@@ -93,13 +74,22 @@ class ServedSession:
 
     def hold(self) -> None:
         """Nobody queues: two writers of one session are a mistake of the client's."""
-        if self.held:
-            self.refused += 1
-            raise SessionBusy(f"session {self.id!r} is busy with another request")
+        self.check_free("is busy with another request")
         self.held = True
 
+    def check_here(self) -> None:
+        if self.leaving:
+            message = f"session {self.id!r} is on its way to another server"
+            raise ApiError(409, message, code="session_moving", param="session_id")
+
+    def check_free(self, busy: str) -> None:
+        self.check_here()
+        if self.held:
+            self.refused += 1
+            raise SessionBusy(f"session {self.id!r} {busy}")
+
     def release(self) -> None:
-        self.held = False
+        self.held = self.leaving = False
 
     @contextlib.asynccontextmanager
     async def holding(self) -> AsyncIterator[None]:
@@ -241,22 +231,6 @@ def described(served: ServedSession, owner: str, *, marks: bool = True) -> dict[
     }
 
 
-def turns_of(told: dict[str, Any], begins: Transcript) -> list[ServedTurn]:
-    """The turns in such a description."""
-    return [
-        ServedTurn(
-            start=turn["start"],
-            prompt=turn["prompt"],
-            said=replace(begins, begun=turn["begun"], tail=tuple(turn["tail"])),
-            opens_reasoning=turn["opens_reasoning"],
-            thinking=turn["thinking"],
-            end=turn["end"],
-            mark=Mark(*turn["mark"]) if turn["mark"] is not None else None,
-        )
-        for turn in told["turns"]
-    ]
-
-
 class Keeper(Protocol):
     """Keeps sessions for the case that this process dies; see `journal`."""
 
@@ -285,7 +259,11 @@ class ServedSessions:
     async def saved(self, owner: str, served: ServedSession, pictures: Sequence[SentPicture] = ()) -> None:
         """It has changed, and the client is about to hear of it."""
         if self.keeper is not None and not served.engine_session.closed:
-            await self.keeper.save(owner, served, pictures)
+            try:
+                await self.keeper.save(owner, served, pictures)
+            except UnknownSession:
+                await self.close(owner, served, moved=True)
+                raise
 
     def get(self, owner: str, id: str) -> ServedSession:
         found = self._known.get((owner, id))
@@ -360,8 +338,7 @@ class ServedSessions:
         served.last = None
 
     async def fork(self, owner: str, parent: ServedSession, ids: Sequence[str | None]) -> list[ServedSession]:
-        if parent.held:
-            raise SessionBusy(f"session {parent.id!r} is busy with another request; fork it when that is done")
+        parent.check_free("is busy with another request; fork it when that is done")
         names = [self._free_name(owner, id) for id in ids]
         if len(set(names)) != len(names):
             raise InputError("two forks cannot have the same name")

@@ -83,6 +83,7 @@ class Service:
                 ttl=settings.sessions.ttl_seconds,
                 responses_ttl=settings.responses.ttl_seconds,
             )
+        self.metrics.journal = self.journal
         self._loaded: Loaded | None = None
 
     def become_ready(self, loaded: Loaded) -> None:

@@ -77,6 +77,7 @@ async def get_session(http: Request, session_id: str) -> Json:
 @router.delete("/{session_id}")
 async def close_session(http: Request, session_id: str) -> Json:
     _, loaded, session = _find(http, session_id)
+    session.check_here()
     await loaded.sessions.close(http.scope["owner"], session)
     return {"id": session_id, "object": "session.deleted", "deleted": True}
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -78,9 +80,9 @@ async def update(engine: Engine, request: NewWeights, harbour: Harbour) -> int:
         message = f"these are changes to version {request.changes_version}; here is version {engine.version}"
         raise ApiError(409, message, code="other_version")
     if request.file is not None:
-        path = await harbour.fetched(request.file, request.at)
-        with opened(path) as changes:
-            return await engine.aio.update_weights(changes, request.on_update, request.version)
+        async with harbour.borrowed(request.file, request.at) as path:
+            with opened(path) as changes:
+                return await engine.aio.update_weights(changes, request.on_update, request.version)
     if request.shared is not None:
         check_gpu(request.gpu)
         version = await engine.aio.update_weights(shared_changes(request.shared), request.on_update, request.version)
@@ -201,7 +203,29 @@ def process_group(host: str, port: int, rank: int, size: int, backend: str) -> A
         options = dist.ProcessGroupNCCL.Options()
         options._timeout = patience
         return dist.ProcessGroupNCCL(prefixed, rank, size, options)
-    return dist.ProcessGroupGloo(prefixed, rank, size, patience)
+    return dist.ProcessGroupGloo(prefixed, rank, size, _gloo_options(host, port, patience))
+
+
+def _gloo_options(host: str, port: int, patience: timedelta) -> Any:
+    """Gloo listens on the address of our own name, which on many machines is 127.0.1.1: others would not find us. So it
+    is told the one by which we reach rank 0, unless the environment names an interface."""
+    import torch.distributed as dist
+
+    gloo: Any = dist.ProcessGroupGloo
+    options = gloo._Options()
+    options._timeout = patience
+    if os.environ.get("GLOO_SOCKET_IFNAME"):
+        options._devices = [gloo.create_default_device()]
+    else:
+        options._devices = [gloo.create_device(hostname=_own_address(host, port))]
+    return options
+
+
+def _own_address(host: str, port: int) -> str:
+    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, socket.SOCK_DGRAM) as asking:
+        asking.connect(address)  # sends nothing
+        return str(asking.getsockname()[0])
 
 
 def broadcast(group: Any, tensor: Tensor) -> None:

@@ -22,6 +22,7 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
+from safetensors import SafetensorError
 
 from holotron.engine import ExportedSession
 from holotron.errors import HolotronError
@@ -115,7 +116,7 @@ def responses_router(key: str, harbour: Harbour) -> APIRouter:
                 exported = replace(exported, about={**exported.about, "served": described(session, stored.owner)})
                 await service.workers.run("fleet", lambda e=exported, p=path: e.write(p), "large")
                 sessions[stored.id] = path.name
-            except HolotronError:  # it can be continued all the same
+            except (HolotronError, OSError, SafetensorError):  # it can be continued all the same
                 path.unlink(missing_ok=True)
         file = harbour.new("responses")
         file.touch(0o600)
