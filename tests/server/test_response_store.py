@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holotron.engine import SessionInfo
 from holotron.server.errors import ApiError
 from holotron.server.quotas import Quotas
 from holotron.server.responses.items import fingerprint
@@ -47,7 +51,7 @@ def test_it_counts_what_it_holds(steps: list[Step], most: int, room: int) -> Non
     for number, (what, which, size) in enumerate(steps):
         older = known[-1 - which] if which < len(known) else None
         if what == "wait":
-            now[0] += which / 3
+            now[0] += which / 4  # which floats hold exactly: a life ends on the dot
         elif what == "keep":
             try:
                 previous = store.previous("me", older.id) if older is not None else None
@@ -81,3 +85,34 @@ def _there(store: ResponseStore, stored: Stored) -> bool:
         return store.get("me", stored.id) is stored
     except ApiError:
         return False
+
+
+class Sessions:
+    """Of the engine, each of so many bytes; those that were closed."""
+
+    def __init__(self) -> None:
+        self.closed: list[int] = []
+
+    def session(self, number: int, size: int) -> Any:
+        async def info() -> SessionInfo:
+            return SessionInfo(str(number), 1, 1, 1, size, (), False, 0, 0)
+
+        return SimpleNamespace(number=number, engine_session=SimpleNamespace(closed=False, info=info))
+
+    async def close(self, owner: str, session: Any) -> None:
+        self.closed.append(session.number)
+
+
+@pytest.mark.parametrize(("limit", "closed"), [(60, []), (59, [0]), (50, [0]), (49, [0, 1]), (29, [0, 1, 2])])
+def test_the_oldest_sessions_go_until_the_rest_fits_the_quota(limit: int, closed: list[int]) -> None:
+    async def main() -> None:
+        store.limit(ResponseSettings(), Quotas(QuotaSettings(memory_bytes=limit)))
+        for number, size in enumerate((10, 20, 30)):
+            store.keep(made(number, 1, None))
+            store.get("me", f"resp_{number}").session = sessions.session(number, size)
+        await store.make_room("me")
+
+    sessions = Sessions()
+    store = ResponseStore(cast(Any, sessions), 16)
+    asyncio.run(main())
+    assert sessions.closed == closed

@@ -2,7 +2,7 @@
 
     writer = Writer()
     for part in parts: events += writer.push(part)           # a `ReplyPart`: reasoning, content, calls
-    events += writer.finish()
+    events += writer.close()
     writer.items                                             # the response's output
 
 The order of events is OpenAI's: an item is added, its part is added, deltas, the text is done, the part is done, the

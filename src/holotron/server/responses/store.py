@@ -294,12 +294,13 @@ class ResponseStore:
         infos = await asyncio.gather(
             *(stored.session.engine_session.info() for stored in mine if stored.session), return_exceptions=True
         )
-        held = [info.bytes if isinstance(info, SessionInfo) else 0 for info in infos]
-        for stored, size in zip(mine, held, strict=True):
-            if sum(held) <= limit:
+        sizes = [info.bytes if isinstance(info, SessionInfo) else 0 for info in infos]
+        held = sum(sizes)
+        for stored, size in zip(mine, sizes, strict=True):
+            if held <= limit:
                 break
             await self._close(owner, self._take(stored))
-            held.remove(size)
+            held -= size
 
     def _with_session(self, owner: str) -> list[Stored]:
         """The first to be given up first."""
