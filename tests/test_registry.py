@@ -59,6 +59,7 @@ def test_other_packages_offer_theirs_through_entry_points(tmp_path: Path, monkey
 def test_a_module_or_a_file_is_as_good_as_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "mine_of_test.py").write_text("def one(request):\n    return 1\n")
     (tmp_path / "bad_of_test.py").write_text("raise RuntimeError('boom')\n")
+    (tmp_path / "typo_of_test.py").write_text("import os\nos.getcwdd()\ndef one(request): ...\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     registry: Registry = Registry("thing", "holotron.test_things", {})
@@ -70,6 +71,7 @@ def test_a_module_or_a_file_is_as_good_as_a_name(tmp_path: Path, monkeypatch: py
         "nowhere_of_test:one": "No module named",
         "nowhere.py:one": "there is no file",
         "bad_of_test.py:one": "RuntimeError: boom",
+        "typo_of_test.py:one": "AttributeError: module 'os' has no attribute 'getcwdd'",
     }.items():
         with pytest.raises(ConfigError, match=says):
             registry.get(spec)

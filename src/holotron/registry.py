@@ -116,13 +116,14 @@ class Registry(Generic[T]):
 def _attribute(where: str, attribute: str, kind: str) -> Any:
     try:
         module = _module_of_file(Path(where)) if where.endswith(".py") else _module_named(where)
-        return getattr(module, attribute)
-    except AttributeError:
-        raise ConfigError(f"{where} has no {attribute!r} to be used as a {kind}") from None
     except HolotronError:
         raise
     except Exception as error:
         raise ConfigError(f"cannot load the {kind} {where}:{attribute}: {type(error).__name__}: {error}") from error
+    try:
+        return getattr(module, attribute)
+    except AttributeError:
+        raise ConfigError(f"{where} has no {attribute!r} to be used as a {kind}") from None
 
 
 def _module_named(name: str) -> ModuleType:
