@@ -85,7 +85,7 @@ def action_from_json(value: Any, allowed: Sequence[str] = tuple(ACTIONS)) -> Act
         raise InvalidAction(f"the action has no tool_name; use one of: {', '.join(allowed)}")
     if name not in allowed:
         close = difflib.get_close_matches(str(name), allowed, n=1)
-        hint = f"; did you mean {close[0]}?" if close else ""
+        hint = f"; did you mean {close[0]}?" if close else "."
         raise InvalidAction(f"there is no action {_short(name)}{hint} Use one of: {', '.join(allowed)}")
     # null means "not given": models under a schema in which every property is required say it that way.
     given = {key: item for key, item in value.items() if item is not None}
