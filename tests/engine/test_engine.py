@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import queue
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -159,6 +161,30 @@ def test_a_reader_that_goes_away_is_not_computed_for(engine: Engine) -> None:
     assert stats.running == stats.waiting == stats.pages_used == stats.rows_used == 0
 
 
+def test_who_is_cancelled_at_the_last_moment_leaves_nothing_behind(engine: Engine) -> None:
+    """The engine has obeyed already, and the event loop has not heard of it yet."""
+
+    async def cancelled(call: Coroutine[Any, Any, Any], obeyed: Callable[[], object]) -> None:
+        task = asyncio.ensure_future(call)
+        await asyncio.sleep(0)
+        assert obeyed()  # asked behind it, while the event loop stands still
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    async def main() -> None:
+        await cancelled(engine.aio.open("left"), lambda: engine.session("left"))
+        session = await engine.aio.open("stays")
+        await session.append("hello")
+        await cancelled(session.fork(2, ids=["fork", "other"]), lambda: engine.session("other"))
+        assert engine.stats().sessions == 1
+        await cancelled(session.generate(LONG), lambda: engine.session("stays").info().busy)
+        assert len((await (await session.generate(GREEDY))).tokens) == 6
+        await session.close()
+
+    asyncio.run(main())
+
+
 def test_closing_a_session_cancels_its_generation(engine: Engine) -> None:
     session = engine.open()
     session.append("hello")
@@ -295,6 +321,20 @@ def test_closing_ends_everything_and_nothing_hangs() -> None:
         generation.result(timeout=5)
     with pytest.raises(EngineStopped):
         session.tokens()
+    with pytest.raises(EngineStopped):
+        engine.open()
+
+
+def test_a_call_that_comes_while_it_closes_is_answered_once() -> None:
+    engine = Engine(MODEL, PROCESSOR, settings())
+    engine.close()
+
+    class Swift(queue.SimpleQueue):
+        def put(self, command: Any, *options: Any) -> None:
+            super().put(command, *options)
+            engine._obey(wait=0.0)  # as `close` does at the end, on another thread
+
+    engine._commands = Swift()
     with pytest.raises(EngineStopped):
         engine.open()
 

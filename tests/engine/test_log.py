@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from weakref import WeakValueDictionary
+
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -75,3 +79,20 @@ def test_equal_tiles_are_stored_once_and_freed_with_their_last_log() -> None:
     assert second.tiles[0].tile is first.tiles[0].tile
     del first, second
     assert len(store) == 0
+
+
+def test_tiles_are_counted_while_others_come() -> None:
+    """Engines are asked for their numbers while workers cut pictures."""
+    store, pixels = TileStore(), torch.zeros(3, 16, 16, dtype=torch.uint8)
+    kept = [store.keep(bytes([n]), pixels) for n in range(3)]
+
+    class Slow(WeakValueDictionary):
+        def values(self):
+            for tile in super().values():
+                worker = threading.Thread(target=lambda: kept.append(store.keep(b"new", pixels)), daemon=True)
+                worker.start()
+                worker.join(0.05)  # for ever, if it waits until we are done
+                yield tile
+
+    store._tiles = Slow(store._tiles)
+    assert store.nbytes == 3 * pixels.nbytes

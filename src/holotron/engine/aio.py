@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
@@ -19,6 +20,7 @@ from holotron.engine.exported import ExportedSession, log_alone
 from holotron.engine.generation import Generation
 from holotron.engine.grammar import Matcher
 from holotron.engine.log import compose_screen
+from holotron.engine.sequence import Sequence
 from holotron.engine.session import SessionCommands
 from holotron.engine.weights import Change
 
@@ -35,16 +37,17 @@ class AsyncEngine:
         self._engine = engine
 
     async def open(self, session_id: str | None = None, *, scope: bytes = b"") -> AsyncSession:
-        return AsyncSession(self._engine, await asyncio.wrap_future(self._engine.open_later(session_id, scope)))
+        return AsyncSession(self._engine, await self._opened(self._engine.open_later(session_id, scope)))
 
     async def restore(
         self, exported: ExportedSession, session_id: str | None = None, *, scope: bytes = b""
     ) -> AsyncSession:
         engine = self._engine
         content = await self.on_worker(lambda: engine.log_of(exported))
-        return AsyncSession(
-            engine, await asyncio.wrap_future(engine.restore_later(exported, content, session_id, scope))
-        )
+        return AsyncSession(engine, await self._opened(engine.restore_later(exported, content, session_id, scope)))
+
+    async def _opened(self, later: Future[Sequence]) -> Sequence:
+        return await taken(later, lambda made: self._engine.on_loop(lambda core: core.close(made)))
 
     async def session(self, session_id: str) -> AsyncSession:
         found = self._engine.on_loop(lambda core: core.sessions.get(session_id))
@@ -65,7 +68,7 @@ class AsyncEngine:
             lambda: (engine.prepare(prompt, scope=scope), [engine.compile(grammar, scope) for _ in range(n)])
         )
         later = engine.complete_later(content, sampling or SamplingParams(), matchers, timeout, scope)
-        return await asyncio.wrap_future(later)
+        return await taken(later, lambda started: list(map(Generation.cancel, started)))
 
     async def compile(self, grammar: Grammar | None) -> Matcher | None:
         return await self.on_worker(lambda: self._engine.compile(grammar)) if grammar is not None else None
@@ -82,6 +85,20 @@ class AsyncEngine:
     async def on_worker(self, work: Callable[[], T]) -> T:
         """Do something slow on one of the engine's worker threads."""
         return await asyncio.get_running_loop().run_in_executor(self._engine.workers, work)
+
+
+async def taken(later: Future[T], give_back: Callable[[T], object]) -> T:
+    """What the loop gives. Whoever is cancelled when it is there already gives it back: nobody else knows of it."""
+
+    def late(done: Future[T]) -> None:
+        if not done.cancelled() and done.exception() is None:
+            give_back(done.result())
+
+    try:
+        return await asyncio.wrap_future(later)
+    except asyncio.CancelledError:
+        later.add_done_callback(late)
+        raise
 
 
 class AsyncSession(SessionCommands):
@@ -110,7 +127,7 @@ class AsyncSession(SessionCommands):
         said: Iterable[int] = (),
     ) -> Generation:
         matcher = await self._engine.aio.compile(grammar) if isinstance(grammar, Grammar) else grammar
-        return await asyncio.wrap_future(self._generate(sampling, matcher, timeout, said))
+        return await taken(self._generate(sampling, matcher, timeout, said), Generation.cancel)
 
     async def prefill(self, timeout: float | None = None) -> Result:
         return await (await self.generate(SamplingParams(max_tokens=0), timeout=timeout))
@@ -125,7 +142,10 @@ class AsyncSession(SessionCommands):
         await asyncio.wrap_future(self._rewind(to))
 
     async def fork(self, n: int = 1, *, ids: Iterable[str] | None = None) -> list[AsyncSession]:
-        return [AsyncSession(self._engine, fork) for fork in await asyncio.wrap_future(self._fork(n, ids))]
+        def close(made: list[Sequence]) -> object:
+            return self._engine.on_loop(lambda core: list(map(core.close, made)))
+
+        return [AsyncSession(self._engine, fork) for fork in await taken(self._fork(n, ids), close)]
 
     async def compact(self, keep: Iterable[Span | Part]) -> int:
         parts = await self._engine.aio.on_worker(lambda: self._prepare_keep(keep))

@@ -1,6 +1,6 @@
 """What goes into the engine and what comes out: the types a server, an agent or a trainer meets.
 
-    engine = Engine(model, tokenizer)                     # holotron.engine.engine; a background thread runs the loop
+    engine = Engine(model, processor)                     # holotron.engine.engine; a background thread runs the loop
     session = engine.open()
     session.append("Find a flight", screenshot_png)       # text, token ids, images; computed lazily
     for event in session.generate(SamplingParams(max_tokens=64)):

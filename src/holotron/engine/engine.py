@@ -294,7 +294,7 @@ class Engine:
 
         self._commands.put(obey)
         if self._stopped and not self._thread.is_alive():
-            obey()
+            self._obey(wait=0.0)  # unless `close` has just done it
         return future
 
     def start(

@@ -78,7 +78,9 @@ class TileStore:
 
     @property
     def nbytes(self) -> int:
-        return sum(tile.pixels.nbytes for tile in list(self._tiles.values()))
+        with self._lock:  # the loop counts while workers add to it
+            tiles = list(self._tiles.values())
+        return sum(tile.pixels.nbytes for tile in tiles)
 
 
 @dataclass(frozen=True, slots=True)
