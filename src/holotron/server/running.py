@@ -147,9 +147,11 @@ async def unbroken(work: Coroutine[Any, Any, T]) -> T:
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        if not task.done():
-            with contextlib.suppress(Exception):
-                await task
+        while not task.done():  # however often: by a client that leaves, and then by the end of its time
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait({task})
+        if not task.cancelled():
+            task.exception()  # nobody is left to hear of it
         raise
 
 

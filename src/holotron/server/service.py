@@ -62,7 +62,6 @@ class Service:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.stage: Stage = "loading"
-        self.problem = ""  # why it failed
         self.created = int(time.time())
         self.metrics = Metrics()
         self.fetcher = ImageFetcher(settings.images)
