@@ -14,8 +14,9 @@ from holotron.agent.loop import Episode, Limits
 from holotron.agent.policies.engine import EnginePolicy
 from holotron.engine.api import EngineConfig, SamplingParams
 from holotron.engine.engine import Engine
+from holotron.errors import InputError
 from holotron.model.loading import load_model
-from holotron.model.processor import Deltas
+from holotron.model.processor import Deltas, Prompt
 from holotron.types import Outcome, Task
 from tests.agent.toy import ButtonEnvironment
 
@@ -77,6 +78,14 @@ def test_schema_constrained_replies_are_valid(engine):
     for step in trajectory.steps:
         completion = step.reply.completion
         assert step.reply.error == "" or completion.finish_reason == "length"
+
+
+def test_a_session_whose_first_prompt_is_refused_is_closed(engine):
+    policy = EnginePolicy(engine, make_dialect("compact"), parse_history("append"))
+    before = engine.stats().sessions
+    with pytest.raises(InputError, match="not a token id"):
+        asyncio.run(policy.chat().open(Prompt([10**8])))
+    assert engine.stats().sessions == before
 
 
 def test_unconstrained_nonsense_is_fed_back(engine):

@@ -188,6 +188,17 @@ def test_faults_are_told_apart():
     buggy = run(ButtonEnvironment(), Replies(ZeroDivisionError("oops")))
     assert buggy.outcome is Outcome.POLICY_ERROR
     assert "ZeroDivisionError: oops" in buggy.error
+    # A time-out of the policy's own, or of the environment's, is not the end of the episode's time.
+    slow = run(ButtonEnvironment(), Replies(TimeoutError("the database did not answer")))
+    assert slow.outcome is Outcome.POLICY_ERROR
+    assert slow.error == "TimeoutError: the database did not answer"
+
+    def late(call):
+        raise TimeoutError("the emulator did not answer")
+
+    broken = run(ButtonEnvironment(trouble=late), ScriptedPolicy(press_target))
+    assert broken.outcome is Outcome.ENVIRONMENT_ERROR
+    assert broken.error == "TimeoutError: the emulator did not answer"
 
 
 def test_a_page_that_breaks_under_a_teacher_is_not_the_teachers_fault():

@@ -253,27 +253,26 @@ class Episode:
     # ------------------------------------------------------------------------------------------------- whose fault
 
     async def _env(self, call: Awaitable[T], *, bounded: bool = True) -> T:
-        limit = self._limits.environment_seconds
+        seconds = self._limits.environment_seconds
         try:
-            async with self._patience.limit(limit if bounded else None):
+            async with self._patience.limit(seconds if bounded else None) as limit:
                 return await call
-        except TimeoutError:
-            raise EpisodeOver(Outcome.ENVIRONMENT_ERROR, f"the environment did not answer within {limit:g} s") from None
         except EnvironmentFault as fault:
             raise EpisodeOver(Outcome.ENVIRONMENT_ERROR, str(fault)) from None
         except (ConfigError, MissingDependency):  # nothing to do with this episode: the caller's setup is wrong
             raise
         except Exception as error:
+            if isinstance(error, TimeoutError) and limit.expired():  # else it is one of the environment's own
+                late = f"the environment did not answer within {seconds:g} s"
+                raise EpisodeOver(Outcome.ENVIRONMENT_ERROR, late) from None
             log.exception("the environment raised an unexpected error in %s", self._recording.id)
             raise EpisodeOver(Outcome.ENVIRONMENT_ERROR, f"{type(error).__name__}: {error}") from None
 
     async def _ask(self, call: Awaitable[T]) -> T:
         left = self._limits.seconds - (time.monotonic() - self._started)
         try:
-            async with asyncio.timeout(max(left, 0.0)):
+            async with asyncio.timeout(max(left, 0.0)) as limit:
                 return await call
-        except TimeoutError:
-            raise EpisodeOver(Outcome.EXHAUSTED, f"{self._limits.seconds:g} s are over") from None
         except CapacityError as full:
             raise EpisodeOver(Outcome.EXHAUSTED, str(full)) from None
         except EnvironmentFault as fault:  # a scripted policy reads the page, and the page may break under it
@@ -285,6 +284,8 @@ class Episode:
         except (ConfigError, MissingDependency):
             raise
         except Exception as error:
+            if isinstance(error, TimeoutError) and limit.expired():  # else it is one of the policy's own
+                raise EpisodeOver(Outcome.EXHAUSTED, f"{self._limits.seconds:g} s are over") from None
             log.exception("the policy raised an unexpected error in %s", self._recording.id)
             raise EpisodeOver(Outcome.POLICY_ERROR, f"{type(error).__name__}: {error}") from None
 

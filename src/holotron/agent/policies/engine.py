@@ -220,7 +220,11 @@ class EngineChat:
     async def open(self, prompt: Prompt) -> AsyncSession:
         """A new session whose log is this prompt."""
         session = await _patiently(self.engine.aio.open)
-        await session.append(prompt)
+        try:
+            await session.append(prompt)
+        except BaseException:  # refused, or broken off: nobody else knows of it
+            await session.close()
+            raise
         return session
 
     def heard(self, prompt: Prompt, result: Result, grammar: Grammar | None) -> None:

@@ -37,8 +37,10 @@ class LabelledPolicy:
         return LabelledSession(await self._learner.start(task, environment), teacher)
 
     async def close(self) -> None:
-        await self._learner.close()
-        await self._teacher.close()
+        try:
+            await self._learner.close()
+        finally:
+            await self._teacher.close()
 
 
 class LabelledSession:
@@ -59,5 +61,7 @@ class LabelledSession:
             self._learner.instruct(text)
 
     async def close(self) -> None:
-        await self._learner.close()
-        await self._teacher.close()
+        try:
+            await self._learner.close()
+        finally:
+            await self._teacher.close()
