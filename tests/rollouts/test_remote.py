@@ -14,10 +14,12 @@ from holotron.agent.dialects import make_dialect
 from holotron.agent.history import parse_history
 from holotron.agent.loop import Episode, Limits
 from holotron.agent.policies.openai_api import Abilities, OpenAIPolicy, Sampling
-from holotron.agent.policies.registry import PolicyRequest
+from holotron.agent.policies.random import RandomPolicy
+from holotron.agent.policies.registry import PolicyRequest, policies
 from holotron.rollouts.runner import RolloutSettings, rollout
 from holotron.rollouts.spread import Playing, ProcessCrew
 from holotron.rollouts.store import RunReader
+from holotron.rollouts.suite import opened
 from holotron.suites.base import find_suite
 from holotron.types import Task
 from holotron.view import View
@@ -59,6 +61,46 @@ def one_episode(policy: OpenAIPolicy, steps: int = 4, **limits):
             await policy.close()
 
     return asyncio.run(main())
+
+
+def test_processes_that_cannot_be_started_end_the_run_and_do_not_hang_it(tmp_path):
+    class Full:
+        async def start(self, *given):
+            raise OSError("no more processes")
+
+        async def close(self):
+            pass
+
+    playing = Playing(PolicyRequest("random"), "miniwob")
+    crew = ProcessCrew(Full(), playing, processes=2)
+    todo = [Task("buttons", "press", seed=seed) for seed in range(4)]
+    with pytest.raises(OSError, match="no more processes"):
+        asyncio.run(rollout(todo, RandomPolicy(), None, tmp_path / "run", crew=crew))
+
+
+def test_the_policies_that_were_made_are_closed_once_and_no_others():
+    class Kept(RandomPolicy):
+        async def close(self):
+            closed.append(self)
+
+    closed: list[RandomPolicy] = []
+    theirs, teachers = Kept(), []
+
+    def teacher(request):
+        teachers.append(Kept())
+        return teachers[-1]
+
+    policies.register("kept-by-test")(teacher)
+
+    async def main(policy):
+        async with opened(policy, "painted", tasks="boxes-1", label=PolicyRequest("kept-by-test")):
+            assert teachers[-1] not in closed
+
+    asyncio.run(main(theirs))
+    assert closed == teachers
+    asyncio.run(main(PolicyRequest("kept-by-test")))
+    assert len(teachers) == 3
+    assert sorted(map(id, closed)) == sorted(map(id, teachers))
 
 
 def test_players_need_no_server_to_begin(server):

@@ -212,6 +212,29 @@ def test_wrong_set_up_ends_the_run_at_once(tmp_path):
         play(tmp_path / "run", tasks(50), pool=PickyPool())
 
 
+def test_a_pool_that_raises_anything_is_an_environment_that_fails(tmp_path):
+    class Odd(ButtonPool):
+        refusals = 2
+
+        async def acquire(self):
+            if self.refusals:
+                self.refusals -= 1
+                raise RuntimeError("no licence for the emulator")
+            return await super().acquire()
+
+    progress = play(tmp_path / "run", tasks(4), pool=Odd(), settings=RolloutSettings(sessions=2))
+    assert (progress.successes, progress.retries) == (4, 2)
+    assert "RuntimeError: no licence" in RunReader(tmp_path / "run").spoiled()[0]["error"]
+
+
+def test_a_listener_that_fails_ends_the_run_and_does_not_hang_it(tmp_path):
+    def listener(episode, event):
+        raise ZeroDivisionError("a bug of the listener's")
+
+    with pytest.raises(ZeroDivisionError, match="a bug of the listener's"):
+        play(tmp_path / "run", tasks(4), listeners=[listener])
+
+
 def test_a_worker_that_does_not_report_is_cut_and_its_episode_tried_again(tmp_path):
     hung = set()
 

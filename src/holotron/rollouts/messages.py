@@ -84,7 +84,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Misconfigured:
-    """No episode can work with this set-up; the run has to end."""
+    """No episode can work with this set-up, or something is broken that every one would meet; the run has to end."""
 
     worker: str
     error: Exception

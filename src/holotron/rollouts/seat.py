@@ -13,7 +13,7 @@ from typing import Any
 
 from holotron.agent.loop import Episode
 from holotron.envs.base import Environment, EnvironmentPool
-from holotron.errors import EnvironmentFault
+from holotron.errors import ConfigError, EnvironmentFault, MissingDependency
 from holotron.rollouts.messages import Assignment
 from holotron.rollouts.rules import unplayed
 from holotron.types import Outcome, Trajectory
@@ -37,7 +37,7 @@ class Seat:
         broken = True  # also if this is cancelled: nobody knows what state it is left in
         try:
             if self._environment is None:
-                self._environment = await self._pool.acquire()
+                self._environment = await self._acquired()
             self._episode = make(self._environment)
             trajectory = await self._episode.run()
             broken = trajectory.outcome is Outcome.ENVIRONMENT_ERROR
@@ -48,6 +48,17 @@ class Seat:
             self.ending = True
             if broken or not self._keep:
                 await self.leave(broken=broken)
+
+    async def _acquired(self) -> Environment:
+        """What a pool raises is the environment's fault, as what it raises in an episode is."""
+        try:
+            environment: Environment = await self._pool.acquire()
+            return environment
+        except (EnvironmentFault, ConfigError, MissingDependency):
+            raise
+        except Exception as error:
+            log.exception("the pool of environments raised an unexpected error")
+            raise EnvironmentFault(f"{type(error).__name__}: {error}") from error
 
     def cut(self, assignment: Assignment, outcome: Outcome, reason: str) -> Trajectory:
         """What there is of an episode whose `play` was cancelled."""

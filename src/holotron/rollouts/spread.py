@@ -22,7 +22,6 @@ from holotron.envs.network import NetworkPolicy
 from holotron.errors import (
     CheckpointError,
     ConfigError,
-    HolotronError,
     MissingDependency,
     StorageError,
 )
@@ -99,7 +98,7 @@ class ProcessCrew:
         post = Post(self._place, f"player-{number}", play_here, self._playing, sessions, self._mark)
         try:
             await post.run(self._heard, self._lost)
-        except HolotronError as error:
+        except Exception as error:  # whatever it is: without this process nobody would play its share
             self._reports.put_nowait(Misconfigured("", error))
 
     def _heard(self, process: Process, report: FromWorker) -> None:

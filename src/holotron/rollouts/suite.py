@@ -10,7 +10,7 @@ the same weights see the same pictures in this process and behind an address.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,20 +48,18 @@ async def opened(
     views = asked.profile.views if asked is not None else {}
     suite = find_suite(spec, tasks=tasks, seeds=seeds, view=view, declared=views, network=network)
     suite = suite.limited(steps, seconds)
-    if isinstance(request, PolicyRequest):
-        assert asked is not None
-        policy = await make_policy(replace(asked, actions=suite.actions, solver=suite.solver))
-    else:
-        policy = request
-    try:
+    async with AsyncExitStack() as ours:
+
+        async def made(wanted: PolicyRequest) -> Policy:
+            policy = await make_policy(replace(wanted, actions=suite.actions, solver=suite.solver))
+            ours.push_async_callback(policy.close)
+            return policy
+
+        policy = request if not isinstance(request, PolicyRequest) else await made(asked or request)
         if label is not None:
             refuse_held_out("labels are there to be learnt", suite)
-            teacher = await make_policy(replace(label, actions=suite.actions, solver=suite.solver))
-            policy = LabelledPolicy(policy, teacher)
+            policy = LabelledPolicy(policy, await made(label))
         yield policy, suite
-    finally:
-        if asked is not None:
-            await policy.close()
 
 
 async def play(

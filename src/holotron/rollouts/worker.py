@@ -15,7 +15,6 @@ from holotron.agent.loop import Episode, Limits
 from holotron.agent.policies.base import Policy
 from holotron.agent.steered import Steer, episode_of
 from holotron.envs.base import Environment, EnvironmentPool
-from holotron.errors import ConfigError, MissingDependency
 from holotron.rollouts.messages import (
     Assignment,
     Cut,
@@ -72,12 +71,12 @@ class Worker:
         try:
             trajectory = await self._seat.play(assignment, lambda environment: self._episode(environment, assignment))
             report: FromWorker = Finished(self.name, trajectory)
-        except (ConfigError, MissingDependency) as error:
-            report = Misconfigured(self.name, error)
         except asyncio.CancelledError:
             if self._cut is None:
                 raise
             report = Finished(self.name, self._seat.cut(assignment, self._cut.outcome, self._cut.reason))
+        except Exception as error:  # a wrong set-up, or a bug in whoever listens: every episode would meet it
+            report = Misconfigured(self.name, error)
         self._outbox.put_nowait(report)
 
     def _episode(self, environment: Environment, assignment: Assignment) -> Episode:
