@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pickle
 import re
 import signal
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
 
+from holotron.errors import StorageError
 from holotron.rollouts.store import RunReader
 from holotron.training.curves import read_metrics
 from holotron.training.distributed import Ranks, ranks
 from holotron.training.rl.counts import Counts
 from holotron.training.rl.groups import Group
+from holotron.training.rl.messages import Recorded
 from holotron.training.rl.recipe import RlRecipe
+from holotron.training.rl.spread import PlayersElsewhere
 from holotron.training.rl.trainer import RlTrainer
 from holotron.training.rl.weights import learnt_tensors
+from holotron.types import Task
 from tests.training.ranks import on_ranks
 from tests.training.rl.support import rl_recipe, untrained
 from tests.training.rl.test_trainer import CHANCE
@@ -76,6 +82,41 @@ def test_two_engines_play_one_is_killed_and_parity_holds(start: Path, tmp_path: 
     assert trainer.progress.learnt == counts.staleness.total()
     assert RunReader(tmp_path / "run" / "episodes").episodes()
     assert not list(folder.iterdir()), "players have left something behind"
+
+
+class OnePlayer:
+    """A place with a process that says one thing, or (of nothing to say) cannot be started."""
+
+    def __init__(self, says: Any) -> None:
+        self._says = [says] if says is not None else []
+
+    def shared(self) -> Any:
+        return SimpleNamespace(close=lambda: None)
+
+    async def start(self, *given: Any) -> OnePlayer:
+        if not self._says:
+            raise OSError("no more processes")
+        return self
+
+    async def receive(self) -> Any:
+        return self._says.pop() if self._says else await asyncio.Event().wait()
+
+    async def stop(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+@pytest.mark.parametrize(("says", "error"), [(None, OSError), (Recorded, StorageError)])
+def test_whatever_fails_in_the_background_the_trainer_hears_of_it(start: Path, says: Any, error: type[Exception]):
+    def full(*given: Any) -> None:
+        raise StorageError("the disk is full")
+
+    told: list[BaseException] = []
+    desk, place = SimpleNamespace(failed=told.append), OnePlayer(says and says(None, None))
+    players = PlayersElsewhere(rl_recipe(start), cast(Any, desk), cast(Any, place), ["cpu"], full)
+    with pytest.raises(error), players:
+        players.evaluate([Task("buttons", "press")])
+    assert isinstance(told[0], error)
 
 
 def test_a_run_may_go_on_with_another_number_of_processes(start: Path):

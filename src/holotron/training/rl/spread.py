@@ -1,6 +1,6 @@
 """Players in processes of their own: rollouts are not bound by one Python, and every process has an engine.
 
-    players = PlayersElsewhere(recipe, desk, place=LocalPlace(), device=device)
+    players = PlayersElsewhere(recipe, desk, LocalPlace(), devices=["cuda:0", "cuda:1"])
 
 The trainer's desk stays where it is. A process asks it for a group, plays it, and sends back what the engine sampled,
 token by token with versions; weights reach all processes through memory they share (`Place.shared`), one write for all.
@@ -22,7 +22,6 @@ from typing import Any, TypeVar
 from torch import Tensor
 
 from holotron.engine import Result
-from holotron.errors import HolotronError
 from holotron.model.processor import Prompt
 from holotron.rollouts.posts import Post
 from holotron.rollouts.processes import Place, Process
@@ -95,7 +94,7 @@ class PlayersElsewhere:
     def __enter__(self) -> PlayersElsewhere:
         self._thread.start()
         for post in self._posts:
-            self._loop.call_soon_threadsafe(self._spawn, self._man(post))
+            self._loop.call_soon_threadsafe(self._spawn, post.run(self._heard, self._lost))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -137,7 +136,7 @@ class PlayersElsewhere:
         self._loop.run_forever()
 
     def _spawn(self, work: Coroutine[Any, Any, Any]) -> None:
-        task = self._loop.create_task(work)
+        task = self._loop.create_task(self._to_its_end(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -147,10 +146,11 @@ class PlayersElsewhere:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._place.close()
 
-    async def _man(self, post: Post) -> None:
+    async def _to_its_end(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Whatever fails in it, the trainer hears of it, and does not wait for ever."""
         try:
-            await post.run(self._heard, self._lost)
-        except HolotronError as error:
+            await work
+        except Exception as error:
             await self._failed(error)
 
     async def _failed(self, error: BaseException) -> None:
@@ -182,7 +182,7 @@ class PlayersElsewhere:
                 seat.drawn.pop(message.drawn.number, None)
                 seat.busy = message.busy
                 self._desk.counts.add(message.counts)
-                self._spawn(self._hand_in(message))
+                self._spawn(asyncio.to_thread(self._desk.finished, message.drawn, message.members))
             case Updated():
                 if seat.owes == message.update:
                     seat.owes = None
@@ -210,12 +210,6 @@ class PlayersElsewhere:
             self._waiting += [Judge(number, tasks) for number, tasks in seat.jobs.items()]
             self._deal()
         self._spawn(self._tell())
-
-    async def _hand_in(self, played: Played) -> None:
-        try:
-            await asyncio.to_thread(self._desk.finished, played.drawn, played.members)
-        except Exception as error:
-            await self._failed(error)
 
     async def _record(self, recorded: Recorded) -> None:
         if self._on_episode is not None:
