@@ -1,4 +1,5 @@
-"""Key names. Models write "ctrl+c", "ESC" or "Return"; environments understand Playwright's names. Translated here."""
+"""Key names. Models write "ctrl + c", "ESC" or "Return"; environments understand Playwright's names. Translated here,
+and nowhere else."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ def normalise_keys(keys: Iterable[str]) -> tuple[str, ...]:
     pieces: list[str] = []
     for key in keys:
         pieces += _split(key)
-    return tuple(_ALIASES.get(piece.lower(), piece) for piece in pieces)
+    bare = (piece.strip() or piece for piece in pieces)  # a blank by itself is a key
+    return tuple(_ALIASES.get(piece.lower(), piece) for piece in bare)
 
 
 def _split(key: str) -> list[str]:
@@ -50,4 +52,4 @@ def _split(key: str) -> list[str]:
         return [key] if key else []
     if key.endswith("++"):  # "Control++" presses the plus key
         return [*_split(key[:-2]), "+"]
-    return [piece for piece in key.split("+") if piece]
+    return [piece for piece in key.split("+") if piece.strip()]

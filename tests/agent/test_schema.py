@@ -99,6 +99,8 @@ def test_lenient_where_nothing_is_lost():
         (("ESC",), ("Escape",)),
         (("cmd+c",), ("Meta", "c")),
         (("Control++",), ("Control", "+")),
+        (("ctrl + a",), ("Control", "a")),
+        ((" Enter ",), ("Enter",)),
         (("Control", "Shift", "+"), ("Control", "Shift", "+")),
         (("return",), ("Enter",)),
         ((" ",), ("Space",)),

@@ -1,7 +1,7 @@
 """Doing what an `Action` says on one page.
 
 Everything here happens inside the page: mouse, keyboard, scrolling. What concerns the browser around it
-(addresses, tabs, going back) belongs to the environment. An action that cannot be done is `Refused` with a
+(addresses, tabs, going back) belongs to the environment. An action that cannot be done raises `ActionRefused` with a
 sentence for the agent; that is an ordinary event of an episode, not a fault.
 """
 
@@ -13,6 +13,7 @@ import math
 import sys
 
 from holotron.envs.tab import Area, Tab
+from holotron.keys import normalise_keys
 from holotron.types import Action, Click, DoubleClick, Drag, Hover, PressKeys, RightClick, Scroll, Wait, Write
 
 MOST_OF_A_PAGE = 0.8  # how far a scroll without an amount goes, as a part of the view
@@ -112,7 +113,7 @@ async def _write(tab: Tab, action: Write, view: Area) -> str:
 
 
 async def _press(tab: Tab, keys: tuple[str, ...]) -> None:
-    names = [_key_name(key) for chord in keys for key in _split_chord(chord)]
+    names = normalise_keys(keys)  # scripts may write them in any way that models do
     if not names:
         raise ActionRefused("press_keys needs at least one key.")
     try:
@@ -124,29 +125,10 @@ async def _press(tab: Tab, keys: tuple[str, ...]) -> None:
         raise ActionRefused(f"{error}. Use names like Enter, Tab, ArrowDown, Control, a.") from None
 
 
-def _pastes(names: list[str]) -> bool:
+def _pastes(names: tuple[str, ...]) -> bool:
     held = {*names[:-1]}
     return (names[-1].lower() == "v" and _COMMAND_KEY in held) or (names[-1] == "Insert" and "Shift" in held)
 
-
-def _split_chord(chord: str) -> list[str]:
-    """Some write "Control+a" as one key; "+" alone is a key."""
-    return [key for key in chord.split("+") if key] or [chord] if chord else []
-
-
-def _key_name(key: str) -> str:
-    return _KEY_NAMES.get(key.strip().lower().replace("_", ""), key.strip() or key)
-
-
-_KEY_NAMES = {
-    "ctrl": "Control", "control": "Control", "cmd": "Meta", "command": "Meta", "meta": "Meta", "win": "Meta",
-    "super": "Meta", "alt": "Alt", "option": "Alt", "shift": "Shift", "enter": "Enter", "return": "Enter",
-    "esc": "Escape", "escape": "Escape", "tab": "Tab", "space": "Space", "spacebar": "Space",
-    "backspace": "Backspace", "del": "Delete", "delete": "Delete", "insert": "Insert", "home": "Home", "end":
-    "End", "pageup": "PageUp", "pgup": "PageUp", "pagedown": "PageDown", "pgdn": "PageDown", "up": "ArrowUp",
-    "down": "ArrowDown", "left": "ArrowLeft", "right": "ArrowRight", "arrowup": "ArrowUp", "arrowdown":
-    "ArrowDown", "arrowleft": "ArrowLeft", "arrowright": "ArrowRight",
-}  # fmt: skip
 
 _COMMAND_KEY = "Meta" if sys.platform == "darwin" else "Control"
 
