@@ -17,6 +17,7 @@ import itertools
 import logging
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -184,7 +185,8 @@ class LiveRun(WatchedRun):
         if body.get("do") in ("take_over", "stop"):  # what it had asked for is not done
             for question in [one for one in self._questions.values() if one.episode == id]:
                 no = refuse("the user took over" if body["do"] == "take_over" else "the user stopped this")
-                await _in(question.answer.get_loop(), lambda question=question, no=no: _settle(question.answer, no))
+                with suppress(NotNow):  # it has just been answered
+                    await _in(question.answer.get_loop(), lambda question=question, no=no: _settle(question.answer, no))
         self._show_hand(id, hand.steering)
 
     async def _everybody(self, command: Any) -> None:
@@ -225,8 +227,10 @@ async def _in(loop: asyncio.AbstractEventLoop, call: Any) -> None:
         loop.call_soon_threadsafe(run)
     except RuntimeError:  # it is closed
         raise NotNow("the run is over") from None
+    answer = asyncio.wrap_future(done)
+    answer.add_done_callback(lambda answer: answer.cancelled() or answer.exception())  # also if it comes too late
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
-            await asyncio.shield(asyncio.wrap_future(done))
+            await asyncio.shield(answer)
     except TimeoutError:
         raise HolotronError("the agents' process is busy; it does this as soon as it can") from None
