@@ -126,11 +126,13 @@ class MiniWobPool:
         return self._free.pop() if self._free else MiniWobEnvironment(self._browsers, self.options)
 
     async def release(self, environment: MiniWobEnvironment, *, broken: bool = False) -> None:
-        if broken:
-            await environment.close()
-        else:
-            self._free.append(environment)
-        self._places.release()
+        try:
+            if broken:
+                await environment.close()
+            else:
+                self._free.append(environment)
+        finally:
+            self._places.release()
 
     async def close(self) -> None:
         for environment in self._free:

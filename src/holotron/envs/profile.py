@@ -7,13 +7,19 @@ Whoever has the file is logged in: it is readable by its owner alone, and never 
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
 from pathlib import Path
 
 from playwright.async_api import BrowserContext
+from playwright.async_api import Error as PlaywrightError
 
-from holotron.errors import ConfigError
+from holotron.envs.pool import CLOSE_TIMEOUT, first_line
+from holotron.errors import ConfigError, StorageError
 from holotron.storage.files import make_folder, replace_file
+
+log = logging.getLogger(__name__)
 
 
 def saved_state(profile: Path | None) -> str | None:
@@ -33,6 +39,11 @@ def saved_state(profile: Path | None) -> str | None:
 
 
 async def save_state(context: BrowserContext, profile: Path) -> None:
-    state = await context.storage_state()
-    make_folder(profile.parent)
-    replace_file(profile, json.dumps(state).encode(), private=True)
+    """At the end of a session, which nothing may hold up. Where it fails, that is said: next time nobody is."""
+    try:
+        async with asyncio.timeout(CLOSE_TIMEOUT):
+            state = await context.storage_state()
+        make_folder(profile.parent)
+        replace_file(profile, json.dumps(state).encode(), private=True)
+    except (PlaywrightError, TimeoutError, StorageError) as error:
+        log.warning("log-ins could not be saved to %s: %s", profile, first_line(error))

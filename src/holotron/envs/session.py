@@ -162,7 +162,7 @@ class Session:
             self.gate.close()
         if self._lease.alive:
             if self._options.profile is not None:
-                await quietly(save_state(self._lease.context, self._options.profile))
+                await save_state(self._lease.context, self._options.profile)
             if not self._lease.owned:  # somebody else's browser: leave it as it was found
                 await leave(self._lease.context, self._pages())
         await self._lease.close()

@@ -90,8 +90,10 @@ class WebPool:
         return WebEnvironment(self.browsers, self._options)
 
     async def release(self, environment: WebEnvironment, *, broken: bool = False) -> None:
-        await environment.close()
-        self._places.release()
+        try:
+            await environment.close()
+        finally:
+            self._places.release()
 
     async def close(self) -> None:
         await self.browsers.close()

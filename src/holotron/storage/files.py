@@ -35,6 +35,7 @@ _WHY = {
     errno.EPERM: ("permission is denied", "Change the permissions"),
     errno.EIO: ("the disk fails (input/output error)", "Check the disk"),
     errno.ENOTDIR: ("a part of the path is a file, not a folder", "Name another path"),
+    errno.EEXIST: ("a file is in the way", "Name another path"),
     errno.ENAMETOOLONG: ("the path is too long", "Name another path"),
     errno.ENOLCK: ("its file system keeps no locks", "Mount it with locks (NFS 4, Lustre -o flock)"),
     errno.EOPNOTSUPP: ("its file system cannot do that", "Use another one, or an object store (s3://...)"),
