@@ -13,7 +13,6 @@ from holotron.data.colours import colour_name
 from holotron.data.drawn import Painter, store_drawn
 from holotron.data.fonts import HELD_OUT, font_files
 from holotron.data.glyphs import typeface
-from holotron.data.labels import character_grid
 from holotron.data.pages.make import MadePage, Size
 from holotron.data.shards import iter_pages
 from holotron.errors import InputError
@@ -74,7 +73,6 @@ def test_pages_hold_enough_to_learn_from(painter: Painter) -> None:
     assert {e.role for page in pages for e in page.elements} >= {
         "button", "link", "textbox", "combobox", "checkbox", "radio", "tab", "cell", "columnheader", "shape",
     }  # fmt: skip
-    assert np.mean([(character_grid(page, 16) != 0).mean() for page in pages]) > 0.1
 
 
 def test_shapes_have_the_colour_that_their_label_says(painter: Painter) -> None:

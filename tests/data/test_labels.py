@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from holotron.data.colours import NAMES, UNCLEAR, colour_name, contrast, hsl, legible, parse_css
-from holotron.data.labels import Element, Page, Text, character_grid, elements_from_json, elements_to_json
+from holotron.data.labels import Element, Text, elements_from_json, elements_to_json
 
 
 def boxes(text: str, x: float, y: float, width: float = 5, height: float = 10) -> list[tuple[float, ...]]:
@@ -32,22 +31,6 @@ def test_text_may_be_empty() -> None:
     text = Text.of([])
     assert list(text) == []
     assert text.boxes.shape == (0, 4)
-
-
-def test_character_grid_gives_the_character_of_each_square() -> None:
-    page = Page("p", np.zeros((64, 128, 3), np.uint8), 2.0, (), some_text())
-    grid = character_grid(page, 16)
-    assert grid.shape == (4, 8)
-    # Centres in image pixels: a (9, 16), b (19, 16), c (39, 16), d (49, 16), é (85, 50).
-    assert [chr(grid[1, column]) for column in (0, 1, 2, 3)] == ["a", "b", "c", "d"]
-    assert chr(grid[3, 5]) == "é"
-    assert (grid != 0).sum() == 5  # the space is none
-
-
-def test_character_grid_prefers_the_character_nearest_to_the_middle() -> None:
-    text = Text.of([("il", [(0, 0, 2, 16), (7, 0, 9, 16)], -1)])
-    page = Page("p", np.zeros((16, 16, 3), np.uint8), 1.0, (), text)
-    assert chr(character_grid(page, 16)[0, 0]) == "l"
 
 
 elements = st.builds(

@@ -15,7 +15,7 @@ from holotron.errors import CheckpointError
 from holotron.model.loading import load_model
 from holotron.model.presets import preset
 from holotron.model.weights import load_checkpoint, random_model, save_checkpoint
-from holotron.model.weights.int8 import from_int8, to_int8
+from holotron.model.weights.int8 import to_int8
 
 
 @settings(deadline=None, max_examples=50)
@@ -24,7 +24,8 @@ def test_every_entry_is_within_half_a_step(rows, columns, size, seed):
     generator = torch.Generator().manual_seed(seed)
     weight = torch.randn(rows, columns, generator=generator) * 2.0**size
     weight[0] = 0  # a row of nothing stays nothing
-    back = from_int8(*to_int8(weight))
+    values, scale = to_int8(weight)
+    back = values.float() * scale
     assert ((back - weight).abs() <= weight.abs().amax(1, keepdim=True) / 254 * 1.001).all()
     assert (back[0] == 0).all()
 

@@ -6,8 +6,13 @@ import torch
 
 from holotron.data.labels import Page, Text
 from holotron.model.processor import ImageConfig
-from holotron.training.characters import CLASSES, NONE, OTHER, SLOTS, character_of, class_of, slot_labels
+from holotron.training.characters import CLASSES, FIRST, NONE, OTHER, SLOTS, class_of, slot_labels
 from holotron.training.reading import ReadingHead, reading_loss, reading_weight, score_reading
+
+
+def letter(label: int) -> str:
+    """What `class_of` made this label of: a printable character of ASCII."""
+    return chr(ord(FIRST) + label - 1)
 
 
 def page(lines: list[tuple[str, float, float]], size: int = 64, scale: float = 2.0, advance: float = 6.0) -> Page:
@@ -23,7 +28,7 @@ def test_classes_are_printable_ascii_and_the_rest():
     assert {class_of(chr(code)) for code in range(33, 127)} == set(range(1, OTHER))
     assert class_of(" ") == class_of("\n") == NONE
     assert class_of("é") == class_of("Ж") == OTHER == CLASSES - 1
-    assert all(character_of(class_of(letter)) == letter for letter in "aZ09!~")
+    assert all(letter(class_of(character)) == character for character in "aZ09!~")
 
 
 def test_labels_lie_where_the_letters_are():
@@ -31,7 +36,7 @@ def test_labels_lie_where_the_letters_are():
     (labels,) = slot_labels(page([("Hi u", 2, 4)]), config)
     # Centres at 5, 11 and 23 CSS pixels: 10, 22 and 46 of the picture; slots are 4 pixels wide, rows 16 high.
     assert labels.shape == (4, 4 * SLOTS)
-    found = {(row, column): character_of(labels[row, column]) for row, column in zip(*labels.nonzero(), strict=True)}
+    found = {(row, column): letter(labels[row, column]) for row, column in zip(*labels.nonzero(), strict=True)}
     assert found == {(1, 2): "H", (1, 5): "i", (1, 11): "u"}
 
 
@@ -43,7 +48,7 @@ def test_labels_of_several_tiles_are_those_of_the_parts():
     assert labels.shape == (4, 4, 4 * SLOTS)
     for tile, part in zip(labels, parts, strict=False):
         assert np.array_equal(tile, slot_labels(part, config)[0])
-    assert ["".join(character_of(c) for c in tile[tile > 0]) for tile in labels] == ["ab", "cd", "ef", "gh"]
+    assert ["".join(letter(c) for c in tile[tile > 0]) for tile in labels] == ["ab", "cd", "ef", "gh"]
 
 
 def test_a_resized_page_keeps_its_labels_in_place():

@@ -156,23 +156,6 @@ class Page:
         return self.image.shape[1] / self.scale, self.image.shape[0] / self.scale
 
 
-def character_grid(page: Page, cell: int) -> np.ndarray:
-    """Which character has its centre in each square of `cell` image pixels: int32 [rows, columns] of code points, 0 for
-    none. Where several share a square, the one nearest to its middle is given."""
-    height, width = page.image.shape[:2]
-    rows, columns = -(-height // cell), -(-width // cell)
-    grid = np.zeros((rows, columns), np.int32)
-    codes = np.frombuffer(page.text.characters.encode("utf-32-le"), np.uint32).astype(np.int32)
-    ink = codes != ord(" ")
-    boxes = page.text.boxes[ink] * page.scale / cell
-    centres = (boxes[:, :2] + boxes[:, 2:]) / 2
-    where = np.minimum(centres.astype(np.int32), (columns - 1, rows - 1))
-    far = np.abs(centres - where - 0.5).sum(1)
-    order = np.argsort(-far, kind="stable")  # the nearest is written last
-    grid[where[order, 1], where[order, 0]] = codes[ink][order]
-    return grid
-
-
 def area(box: Sequence[float]) -> float:
     return max(0.0, box[2] - box[0]) * max(0.0, box[3] - box[1])
 

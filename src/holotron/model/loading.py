@@ -8,7 +8,6 @@ model, processor = load_model("tiny")                       # random weights, fo
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -29,8 +28,6 @@ from holotron.model.weights.load import Progress, load_checkpoint, read_config
 from holotron.registry import did_you_mean
 
 UNTRAINED = "preset:"  # asks for random weights also where a trained model of that name is bundled
-
-Say = Callable[[str], None]
 
 
 class Loaded(NamedTuple):

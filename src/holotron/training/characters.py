@@ -29,10 +29,6 @@ def class_of(character: str) -> int:
     return NONE if character.isspace() or not character.isprintable() else OTHER
 
 
-def character_of(index: int) -> str:
-    return "" if index == NONE else "\ufffd" if index == OTHER else chr(ord(FIRST) + index - 1)
-
-
 def slot_labels(page: Page, config: ImageConfig) -> np.ndarray:
     """uint8 [tiles, patch rows, patch columns * SLOTS] for the tiles that the page is cut into; a thumbnail, in which
     nothing can be read, has none."""

@@ -56,7 +56,6 @@ class Tokenizer:
         self.backend = backend
         self.special = dict(special or {})
         self.bos_id = self._named("bos_token")
-        self.pad_id = self._named("pad_token")
         self.eos_id = self._named("eos_token")
         ends = {self.eos_id, *eos_ids, *(backend.token_to_id(token) for token in eos_tokens)}
         self.eos_ids = frozenset(index for index in ends if index is not None)

@@ -31,10 +31,6 @@ def to_int8(weight: Tensor) -> tuple[Tensor, Tensor]:
     return (wide / scale).round().to(torch.int8), scale
 
 
-def from_int8(values: Tensor, scale: Tensor) -> Tensor:
-    return values.float() * scale
-
-
 def described() -> dict[str, Any]:
     """What `config.json` says about it, under `quantization_config`."""
     weights = {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "channel", "dynamic": False}

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from holotron.training.rl.recipe import ObjectivePart
 
-# Sums over learnt tokens, in this order; see `Sums.figures`.
+# Sums over learnt tokens, in this order; see `Figures.of`.
 FIGURES = ("loss", "ratio", "truncated", "clipped", "entropy", "error", "kl")
 _IMPOSSIBLE = -1e30  # finite: infinity times a probability of zero would not be a number
 
