@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.torch import save_file
 
 from holotron.errors import CapacityError, CheckpointError
 from holotron.model.cache import DecoderState
@@ -22,7 +24,7 @@ from holotron.model.config import (
     MoEConfig,
 )
 from holotron.model.model import Holotron
-from holotron.model.presets import tiny
+from holotron.model.presets import preset, tiny
 from holotron.model.weights import random_model
 from tests.model.oracle import unsettle
 
@@ -184,6 +186,27 @@ def test_a_state_of_another_model_is_refused(tmp_path: Path) -> None:
     for other in ("experts", "delta", "both recurrences"):
         with pytest.raises(CheckpointError, match="another model"):
             DecoderState.load(MODELS[other], tmp_path / "state.safetensors")
+
+
+@torch.no_grad()
+def test_keys_and_values_of_another_model_are_refused(tmp_path: Path) -> None:
+    """Transformers have no other state, so nothing else tells them apart."""
+    model = random_model(preset("tiny-transformer"))
+    state = model.new_state()
+    model(torch.arange(5), state=state)
+    state.save(tmp_path / "state.safetensors")
+    assert DecoderState.load(model.config.decoder, tmp_path / "state.safetensors").lengths == [5]
+    shorter = replace(model.config.decoder, pattern="*-" * 2)
+    with pytest.raises(CheckpointError, match="it was saved by another model"):
+        DecoderState.load(shorter, tmp_path / "state.safetensors")
+
+
+def test_a_file_that_holds_no_state_is_told_as_such(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("not a state")
+    save_file({"other": torch.ones(1)}, tmp_path / "other")
+    for name in ("text", "other", "none"):
+        with pytest.raises(CheckpointError, match="is not a file that a state was saved to"):
+            DecoderState.load(MODELS["hybrid"], tmp_path / name)
 
 
 @torch.no_grad()

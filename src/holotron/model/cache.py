@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -223,9 +224,13 @@ class DecoderState:
 
     @staticmethod
     def load(config: DecoderConfig, path: str | Path, device: torch.device | str = "cpu") -> DecoderState:
-        tensors = load_file(str(path), device=str(device))
-        state = DecoderState(config, len(tensors["lengths"]), capacity=1, dtype=tensors["conv"].dtype, device=device)
-        for name, mine in _saved_rows(state.cache).items():
+        try:
+            tensors = load_file(str(path), device=str(device))
+            count, dtype, capacity = len(tensors["lengths"]), tensors["conv"].dtype, tensors["kv"].shape[3]
+        except (OSError, SafetensorError, LookupError) as error:
+            raise CheckpointError(f"{path} is not a file that a state was saved to: {error}") from error
+        state = DecoderState(config, count, capacity=capacity, dtype=dtype, device="meta")
+        for name, mine in (_saved_rows(state.cache) | {"kv": state.cache.kv_ZL2zkD}).items():
             found = list(tensors[name].shape) if name in tensors else "nothing"
             if found != list(mine.shape):
                 raise CheckpointError(

@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 
 GGUF = "GGUF is the format of llama.cpp and is not read here; take the safetensors checkpoint that it was made from"
-
-
 LFS_POINTER = "it is a pointer of Git LFS, not the file: run git lfs pull, or download it with hf download"
 
 

@@ -14,6 +14,7 @@ from holotron.model.config import AttentionConfig, DecoderConfig, DeltaConfig, M
 from holotron.model.families import FAMILIES
 from holotron.model.families.base import Chat, Family, nested_decoder
 from holotron.model.families.common import Fields, names_kind, read_tokens, write_sizes, write_tokens
+from holotron.model.families.qwen3 import layer_key
 from holotron.model.families.qwen_tower import TEXT_SPELLINGS, read_rope
 
 MODEL_TYPES = ("qwen3_5_text", "qwen3_5_moe_text")
@@ -166,27 +167,9 @@ def written(d: DecoderConfig) -> dict[str, Any]:
     return out
 
 
-_OUTSIDE = {
-    "backbone.embeddings.weight": "model.embed_tokens.weight",
-    "backbone.norm_f.weight": "model.norm.weight",
-    "lm_head.weight": "lm_head.weight",
-}
-
-
-_ATTENTION = re.compile(r"(q|k|v|o)_proj\.|(q|k)_norm\.")
+_OWN = re.compile(r"\.self_attn\.(?!(?:[qkvo]_proj|[qk]_norm)\.)")  # what attention has not is Gated DeltaNet's
 
 
 def tensor_key(name: str) -> str:
     """What the text checkpoint calls a parameter of the decoder."""
-    if name in _OUTSIDE:
-        return _OUTSIDE[name]
-    match = re.fullmatch(r"backbone\.layers\.(\d+)\.(norm|mixer)\.(.+)", name)
-    assert match, name
-    layer, second = divmod(int(match[1]), 2)
-    if match[2] == "norm":
-        part = "post_attention_layernorm" if second else "input_layernorm"
-    elif second:
-        part = "mlp"
-    else:
-        part = "self_attn" if _ATTENTION.match(match[3]) else "linear_attn"
-    return f"model.layers.{layer}.{part}.{match[3].replace('shared_experts.', 'shared_expert.')}"
+    return _OWN.sub(".linear_attn.", layer_key(name)).replace(".shared_experts.", ".shared_expert.")

@@ -1,5 +1,5 @@
-"""What Qwen3-VL and Qwen3.5 share around their decoders: the vision tower and the rotation in
-`config.json`, and the names of tensors in the composite checkpoint."""
+"""What Qwen3-VL and Qwen3.5 share around their decoders: the vision tower and the rotation in `config.json`, and the
+names of tensors in the composite checkpoint."""
 
 from __future__ import annotations
 

@@ -38,9 +38,7 @@ class Transcript:
 
     begun: bool = False  # something was said: the log ends in a reply
     tail: tuple[int, ...] = ()  # the last tokens of that reply
-    deltas: Deltas | None = (
-        None  # tell screenshots as changes to the one before, which is in here; None: show all whole
-    )
+    deltas: Deltas | None = None  # to tell screenshots as changes to the one before; None: show all whole
 
     def next(
         self,

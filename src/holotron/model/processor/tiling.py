@@ -28,7 +28,6 @@ from holotron.model.processor.smart_resize import MEAN, PIXELS, STD, smart_resiz
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
 
-
 LARGEST_TILE = 16_384  # pixels a side
 SIGNS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"  # tiles, rows and columns in token streams
 
