@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 import holotron
 from holotron import errors
+from holotron.engine import Generation, Result
 from holotron.model.processor.reply import ReplyPart
 
 PICTURE = Image.new("RGB", (64, 64), "white")
@@ -34,6 +35,8 @@ def test_a_text_a_picture_and_a_conversation(model: holotron.Model):
     assert model.chat(said, sampling=few) == model.chat(said, sampling=few)
     with pytest.raises(errors.InputError, match="must be the last"):
         model.chat(said[:1], images=[PICTURE])
+    with pytest.raises(errors.InputError, match="must be the last"):
+        model.chat(["Hello"], images=[PICTURE])  # type: ignore[list-item]
 
 
 def test_a_schema_holds(model: holotron.Model):
@@ -67,3 +70,24 @@ def test_a_session_computes_what_is_new(model: holotron.Model):
             assert session.chat("Go on.", sampling=few).content == other.chat("Go on.", sampling=few).content
         with pytest.raises(errors.InputError, match="tools belong to the first turn"):
             session.chat("x", tools=[{"type": "function", "function": {"name": "click"}}])
+
+
+def test_a_turn_that_fails_leaves_the_session_as_it_was(model: holotron.Model, monkeypatch: pytest.MonkeyPatch):
+    few = model.sampling(max_tokens=3)
+    with model.session() as session:
+        session.chat("Hello", sampling=few)
+        tokens, twin = session._session.info().tokens, session.fork()
+        with pytest.raises(errors.InputError, match="cut off"):
+            session.chat("Which?", schema=Choice, sampling=few)
+        assert session._session.info().tokens == tokens
+
+        def interrupted(generation: Generation) -> Result:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Generation, "result", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                session.chat("Go on", sampling=model.sampling(max_tokens=4000, ignore_eos=True))
+        assert session._session.info().tokens == tokens
+        said, undisturbed = session.chat("And now?", sampling=few), twin.chat("And now?", sampling=few)
+        assert (said.content, said.prompt_tokens) == (undisturbed.content, undisturbed.prompt_tokens)

@@ -33,7 +33,7 @@ from typing import Any, Generic, TypedDict, Unpack, cast, overload
 from pydantic import BaseModel, ValidationError
 from typing_extensions import TypeVar  # with defaults, in Python 3.11 too; pydantic brings it
 
-from holotron.engine import Engine, EngineConfig, Generation, Grammar, Result, SamplingParams
+from holotron.engine import Engine, EngineConfig, Generation, Grammar, SamplingParams
 from holotron.engine import Session as EngineSession
 from holotron.engine.reasoning import behind_reasoning
 from holotron.errors import ConfigError, HolotronError, InputError
@@ -176,37 +176,31 @@ class ChatSession:
 
     def chat(self, messages: Messages, **options: Any) -> ChatReply:
         """The reply to what is new; options as in `Model.chat`."""
-        turn = _Turn(self, messages, cast(ChatOptions, options))
-        result = turn.generation.result()
-        cut = result.finish_reason != "stop"
-        part = turn.parser.push(result.text, result.tokens) + turn.parser.finish(cut=cut)
-        turn.done(result)
-        return ChatReply(
-            part.content,
-            part.reasoning,
-            part.tool_calls,
-            None if (schema := options.get("schema")) is None else _parsed(part.content, schema, result.finish_reason),
-            "tool_calls" if part.tool_calls else result.finish_reason,
-            result.prompt_tokens,
-            result.cached_tokens,
-            len(result.tokens),
-        )
+        with _Turn(self, messages, cast(ChatOptions, options)) as turn:
+            result = turn.generation.result()
+            cut = result.finish_reason != "stop"
+            part = turn.parser.push(result.text, result.tokens) + turn.parser.finish(cut=cut)
+            schema = options.get("schema")
+            return ChatReply(
+                part.content,
+                part.reasoning,
+                part.tool_calls,
+                None if schema is None else _parsed(part.content, schema, result.finish_reason),
+                "tool_calls" if part.tool_calls else result.finish_reason,
+                result.prompt_tokens,
+                result.cached_tokens,
+                len(result.tokens),
+            )
 
     def stream(self, messages: Messages, **options: Unpack[ChatOptions]) -> Iterator[ReplyPart]:
         """The same, as it is generated. Leaving the loop takes the turn back."""
-        turn = _Turn(self, messages, options)
-        try:
+        with _Turn(self, messages, options) as turn:
             for event in turn.generation:
                 if part := _something(turn.parser.push(event.text, (event.token,))):
                     yield part
             cut = turn.generation.result().finish_reason != "stop"
             if part := _something(turn.parser.finish(cut=cut)):
                 yield part
-        except BaseException:
-            turn.generation.cancel()
-            turn.undo()
-            raise
-        turn.done(turn.generation.result())
 
     def fork(self) -> ChatSession:
         """Another conversation with the same beginning. Nothing is copied."""
@@ -224,7 +218,8 @@ class ChatSession:
 
 
 class _Turn:
-    """One turn of a session, begun: its prompt appended, its reply on the way."""
+    """One turn of a session, begun: its prompt appended, its reply on the way. Whatever ends the block early, an error
+    or Ctrl-C, takes the turn back."""
 
     def __init__(self, session: ChatSession, messages: Messages, options: ChatOptions) -> None:
         _check(options)
@@ -253,15 +248,19 @@ class _Turn:
                 options.get("sampling") or model.sampling(), grammar=matcher
             )
         except HolotronError:
-            self.undo()
+            engine_session.rewind(self._start)
             raise
 
-    def done(self, result: Result) -> None:
-        self._session._said = self._said.replied(result.tokens)
-        self._session._tools = self._tools
+    def __enter__(self) -> _Turn:
+        return self
 
-    def undo(self) -> None:
-        self._session._session.rewind(self._start)
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if kind is None:
+            self._session._said = self._said.replied(self.generation.result().tokens)
+            self._session._tools = self._tools
+        else:
+            self.generation.cancel()
+            self._session._session.rewind(self._start)
 
 
 def _check(options: ChatOptions) -> None:
@@ -294,9 +293,9 @@ def _with_images(messages: Messages, images: Images) -> list[Mapping[str, Any]]:
     )
     if not len(several):
         return plain
-    if not plain or plain[-1].get("role") != "user":
+    if not plain or not isinstance(plain[-1], Mapping) or plain[-1].get("role") != "user":
         raise InputError("images belong to the user's message, which must be the last one")
-    content = plain[-1]["content"]
+    content = plain[-1].get("content") or ()
     text = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
     shown = [{"type": "image", "image": _readable(image)} for image in several]
     return [*plain[:-1], {**plain[-1], "content": [*shown, *text]}]
