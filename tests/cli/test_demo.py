@@ -8,11 +8,12 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from holotron.cli.demo import SITES, TASKS, app
+from holotron.cli.demo import SITES, TASKS, app, make_room
+from holotron.errors import ConfigError
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-
+@pytest.mark.browser
+@pytest.mark.slow
 def test_the_demo_plays_both_worlds_and_hides_nothing(tmp_path):
     out = tmp_path / "demo"
     done = CliRunner().invoke(app, ["--out", str(out), "--seeds", "1"], env={"COLUMNS": "200"})
@@ -30,3 +31,20 @@ def test_the_demo_plays_both_worlds_and_hides_nothing(tmp_path):
         assert f"{episode['outcome']} after {episode['count']} step" in done.output
     failed = not any(episode["outcome"] == "success" for episode in apps)
     assert ("It fails there" in done.output) is failed
+
+
+def test_a_demo_replaces_the_last_demo_and_nobodys_runs(tmp_path):
+    out = tmp_path / "runs"
+    runs = [out / "miniwob", out / "sites"]
+    runs[0].mkdir(parents=True)
+    (runs[0] / "manifest.json").write_text("of an evaluation that took a day")
+    with pytest.raises(ConfigError, match="may not be a demo's"):
+        make_room(out, runs)
+    assert (runs[0] / "manifest.json").exists()
+
+    demo = [tmp_path / "demo" / run.name for run in runs]
+    make_room(tmp_path / "demo", demo)
+    demo[1].mkdir()
+    (tmp_path / "demo" / "notes.txt").touch()
+    make_room(tmp_path / "demo", demo)
+    assert not demo[1].exists() and (tmp_path / "demo" / "notes.txt").exists()

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from holotron.cli.eval import show_scores
+from holotron.errors import ConfigError
+from holotron.storage.files import make_folder
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,6 +30,7 @@ TASKS = (
 # Two of the easiest tasks in web apps of ordinary size, unpicked: whatever comes out is shown.
 SITES = ("shop-wish", "mail-star")
 SITE_STEPS = 8  # the solver needs three
+MARK = ".demo"  # a file in the folder of a demo
 
 NEXT = """[bold]What next[/bold]
   look at it                 open {report}
@@ -55,9 +58,7 @@ def demo(
 
     console = Console()
     runs = [out / "miniwob", out / "sites"]
-    for old in (out, *runs):  # in `out` itself an earlier version had its run
-        if (old / "manifest.json").exists():
-            shutil.rmtree(old)
+    make_room(out, runs)
     started = time.monotonic()
     small, apps = asyncio.run(_play(runs, seeds, sessions, console))
     show_scores(small)
@@ -65,6 +66,17 @@ def demo(
     made = write_report(runs, out / "report.html", title="holotron demo")
     console.print(f"{time.monotonic() - started:.0f} s in all\n")
     console.print(NEXT.format(report=made.path), highlight=False)
+
+
+def make_room(out: Path, runs: list[Path]) -> None:
+    """A new demo replaces the old one, and nothing else: runs that no demo made are somebody's."""
+    old = [run for run in runs if run.exists()]
+    if old and not (out / MARK).exists():
+        raise ConfigError(f"{old[0]} is there and may not be a demo's: name another folder with --out, or delete it")
+    for run in old:
+        shutil.rmtree(run)
+    make_folder(out)
+    (out / MARK).touch()
 
 
 async def _play(runs: list[Path], seeds: int, sessions: int, console: Console) -> tuple[Evaluation, Evaluation]:
