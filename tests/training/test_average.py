@@ -22,10 +22,12 @@ def checkpoint(folder: Path, seed: int, **changes: object) -> Path:
     return folder
 
 
-def test_the_mean_of_a_checkpoint_and_two_runs(tmp_path: Path):
-    plain = checkpoint(tmp_path / "plain", 0)
+@pytest.mark.parametrize("tied", [False, True])
+def test_the_mean_of_a_checkpoint_and_two_runs(tmp_path: Path, tied: bool):
+    decoder = replace(small_config().decoder, tied_embeddings=tied)
+    plain = checkpoint(tmp_path / "plain", 0, decoder=decoder)
     for n in (1, 2):
-        checkpoint(tmp_path / f"run-{n}" / "model", n)
+        checkpoint(tmp_path / f"run-{n}" / "model", n, decoder=decoder)
     average([plain, tmp_path / "run-1", tmp_path / "run-2"], tmp_path / "mean")
     parts = [
         load_model(folder, device="cpu").model.state_dict()

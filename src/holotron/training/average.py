@@ -14,11 +14,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from torch import Tensor
+
 from holotron.agent.profiles import profile_for, write_profile
 from holotron.errors import InputError
 from holotron.model.loading import load_model, resolve
+from holotron.model.model import Holotron
 from holotron.model.weights import save_checkpoint
 from holotron.model.weights.card import ModelCard
+from holotron.model.weights.names import named_tensors
 from holotron.training.export import FOLDER
 
 
@@ -29,12 +33,12 @@ def average(sources: Sequence[Path], out: Path) -> None:
         raise InputError("a mean is of two policies or more")
     folders = [_weights(name) for name in names]
     model, processor = load_model(folders[0], device="cpu")
-    weights = model.state_dict()  # the model's own tensors: no second copy of a large one
+    weights = _tensors(model)  # the model's own: no second copy of a large one
     for folder in folders[1:]:
         other = load_model(folder, device="cpu").model
         if replace(other.config, name=model.config.name) != model.config:
             raise InputError(f"{folder} is of another shape than {folders[0]}; a mean is of policies that began as one")
-        for name, tensor in other.state_dict().items():
+        for name, tensor in _tensors(other).items():
             weights[name] += tensor
     for tensor in weights.values():
         tensor /= len(folders)
@@ -44,6 +48,11 @@ def average(sources: Sequence[Path], out: Path) -> None:
     save_checkpoint(model, out, dtype=dtype, card=ModelCard(out.name, str(names[0]), made))
     processor.save(out)
     write_profile(out, profile_for(str(names[0]), folders[0]))
+
+
+def _tensors(model: Holotron) -> dict[str, Tensor]:
+    """Each once: a head that is the table of embeddings is summed and divided with it."""
+    return {name: tensor.detach() for name, tensor in named_tensors(model)}
 
 
 def _weights(name: Path) -> Path:
