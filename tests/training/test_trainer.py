@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -184,6 +185,39 @@ def test_checkpoints_are_whole_or_absent(data, tmp_path):
     shard.write_bytes(shard.read_bytes()[:-100])
     with pytest.raises(CheckpointError, match="cannot be read"):
         checkpoints.load(latest, trainer.optimiser)
+
+
+def test_a_checkpoint_is_written_once_a_step(data, tmp_path, monkeypatch):
+    written, save = [], Checkpoints.save
+
+    def counted(self, progress, optimiser):
+        written.append(progress.step)
+        return save(self, progress, optimiser)
+
+    monkeypatch.setattr(Checkpoints, "save", counted)
+    for steps in (4, 4, 5):
+        recipe = conversation_recipe(data, schedule={"steps": steps}, save={"every_steps": 2})
+        Trainer(recipe, tmp_path / "run", Ranks()).run()
+    assert written == [2, 4, 5]
+
+
+def test_a_run_that_the_clock_has_ended_is_not_continued(data, tmp_path, monkeypatch):
+    """Not even where the clock ran out while the last checkpoint was written."""
+    now, save = [0.0], Checkpoints.save
+
+    def slow(self, progress, optimiser):
+        now[0] += 60
+        return save(self, progress, optimiser)
+
+    monkeypatch.setattr(Checkpoints, "save", slow)
+    monkeypatch.setattr("holotron.training.loop.time", SimpleNamespace(monotonic=lambda: now[0]))
+    recipe = conversation_recipe(data, schedule={"minutes": 1}, save={"every_steps": 1})
+    steps = []
+    for _ in range(2):
+        trainer = Trainer(recipe, tmp_path / "run", Ranks())
+        trainer.run()
+        steps.append(trainer.progress.step)
+    assert steps[0] == steps[1]
 
 
 def test_curves_are_cut_where_a_run_resumes(tmp_path):

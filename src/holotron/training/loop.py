@@ -58,8 +58,10 @@ class TrainingLoop(ABC, Generic[R]):
         self.optimiser = Optimiser(self.learner.named_parameters(), recipe.optimiser)
         self.checkpoints = Checkpoints(out / "checkpoints", recipe.save.keep, where)
         self.progress = TrainingProgress()
+        self._saved_at = -1
         if (latest := self.checkpoints.latest()) is not None:
             self.progress = self.checkpoints.load(latest, self.optimiser)
+            self._saved_at = self.progress.step
         self.curves = Curves(
             out if where.first else out / f"rank-{where.rank}",
             resume_at=self.progress.step,
@@ -130,8 +132,10 @@ class TrainingLoop(ABC, Generic[R]):
         if self.judged_first and progress.step == 0:
             self.evaluate()
         last_evaluation = last_save = self.seconds()
-        while (done := self.done()) < 1.0:
+        done = self.done()
+        while done < 1.0:
             self.update(learning_rate(recipe.optimiser.lr, recipe.schedule, progress.step, done))
+            done = self.done()  # not after saving, by when the clock may have run out: what is saved would not know it
             if self._due(recipe.evaluate.every_steps, recipe.evaluate.every_seconds, last_evaluation):
                 self.evaluate()
                 last_evaluation = self.seconds()
@@ -141,7 +145,9 @@ class TrainingLoop(ABC, Generic[R]):
                 last_save = self.seconds()
         if self._judged_at != progress.step:
             self.evaluate()
-        self.save()
+        if self._saved_at != progress.step:  # never the same one twice: the old goes before the new comes
+            self.save()
+        progress.seconds = self.seconds()
 
     def evaluate(self) -> dict[str, float]:
         figures = self.judge()
@@ -156,6 +162,7 @@ class TrainingLoop(ABC, Generic[R]):
         self.progress.seconds = self.seconds()
         self.remember()
         self.checkpoints.save(self.progress, self.optimiser)
+        self._saved_at = self.progress.step
         self.curves.flush()
 
     # ------------------------------------------------------------------------------------------------------ the clock
