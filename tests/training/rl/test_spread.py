@@ -14,15 +14,16 @@ from typing import Any, cast
 import pytest
 import torch
 
-from holotron.errors import StorageError
+from holotron.errors import CapacityError, StorageError
 from holotron.rollouts.store import RunReader
 from holotron.training.curves import read_metrics
 from holotron.training.distributed import Ranks, ranks
 from holotron.training.rl.counts import Counts
 from holotron.training.rl.groups import Group
-from holotron.training.rl.messages import Recorded
+from holotron.training.rl.messages import Ask, Judge, Recorded
 from holotron.training.rl.recipe import RlRecipe
 from holotron.training.rl.spread import PlayersElsewhere
+from holotron.training.rl.there import _answer
 from holotron.training.rl.trainer import RlTrainer
 from holotron.training.rl.weights import learnt_tensors
 from holotron.types import Task
@@ -117,6 +118,18 @@ def test_whatever_fails_in_the_background_the_trainer_hears_of_it(start: Path, s
     with pytest.raises(error), players:
         players.evaluate([Task("buttons", "press")])
     assert isinstance(told[0], error)
+
+
+@pytest.mark.parametrize("asked", [Ask, Judge])
+def test_a_question_that_an_engine_cannot_answer_is_not_waited_for(asked: Any):
+    def full(*given: Any) -> Any:
+        raise CapacityError("the context is full")
+
+    told: list[BaseException] = []
+    players, desk = SimpleNamespace(ask=full, evaluate=full), SimpleNamespace(failed=told.append)
+    channel = SimpleNamespace(send=told.append)
+    asyncio.run(_answer(cast(Any, channel), cast(Any, players), cast(Any, desk), asked(1, ())))
+    assert isinstance(told[0], CapacityError)
 
 
 def test_a_run_may_go_on_with_another_number_of_processes(start: Path):

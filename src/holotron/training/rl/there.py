@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 
 import torch
@@ -14,7 +13,7 @@ from holotron.errors import EnvironmentFault, HolotronError
 from holotron.rollouts.processes import Channel
 from holotron.training.loading import load_learner
 from holotron.training.rl.counts import Counts
-from holotron.training.rl.desk import Members
+from holotron.training.rl.desk import GroupSource, Members
 from holotron.training.rl.messages import (
     Ask,
     Failed,
@@ -112,7 +111,7 @@ async def play_groups(channel: Channel, recipe: RlRecipe, device: str, processes
                 case Drawn():
                     desk.take(message)
                 case Ask() | Judge():
-                    task = asyncio.create_task(_answer(channel, players, message))
+                    task = asyncio.create_task(_answer(channel, players, desk, message))
                     background.add(task)
                     task.add_done_callback(background.discard)
     finally:
@@ -122,9 +121,11 @@ async def play_groups(channel: Channel, recipe: RlRecipe, device: str, processes
             players.engine.close()
 
 
-async def _answer(channel: Channel, players: PlayersHere, question: Ask | Judge) -> None:
-    if isinstance(question, Ask):
-        channel.send(Said(question.number, await asyncio.to_thread(players.ask(question.prompt))))
-        return
-    with suppress(HolotronError):  # rollouts have failed, and have said so
-        channel.send(Judged(question.number, await asyncio.to_thread(players.evaluate, question.tasks)))
+async def _answer(channel: Channel, players: PlayersHere, desk: GroupSource, question: Ask | Judge) -> None:
+    try:
+        if isinstance(question, Ask):
+            channel.send(Said(question.number, await asyncio.to_thread(players.ask(question.prompt))))
+        else:
+            channel.send(Judged(question.number, await asyncio.to_thread(players.evaluate, question.tasks)))
+    except Exception as error:  # the trainer waits for an answer
+        desk.failed(error)
