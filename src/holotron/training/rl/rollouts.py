@@ -15,11 +15,11 @@ are `holotron.rollouts.rules`, as for any run; what is here is groups.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
@@ -145,16 +145,13 @@ class Rollouts:
             finally:
                 self._asked.discard(task)
 
-        future: Future[T] = asyncio.run_coroutine_threadsafe(asked(), self._loop)
-        while True:
-            try:
-                return future.result(timeout=1.0)
-            except CancelledError:  # rollouts have failed, or are about to have
-                self._thread.join()
-            except TimeoutError:
-                if self._thread.is_alive():
-                    continue
-            raise self._error or EngineStopped("rollouts have ended")
+        future: concurrent.futures.Future[T] = asyncio.run_coroutine_threadsafe(asked(), self._loop)
+        while self._thread.is_alive() and not future.done():
+            concurrent.futures.wait({future}, timeout=1.0)
+        if future.done() and not future.cancelled():
+            return future.result()
+        self._thread.join()  # rollouts have failed, or are about to have
+        raise self._error or EngineStopped("rollouts have ended")
 
     # ---------------------------------------------------------------------------------------------- the loop's thread
 
@@ -227,6 +224,7 @@ class Rollouts:
     async def _ended(self, job: _Job, seat: Seat, playing: asyncio.Task[Trajectory]) -> None:
         given = job.assignment
         if playing.cancelled():
+            job.cut = True
             await job.report(job, seat.cut(given, Outcome.EXHAUSTED, "cut as a straggler"))
             return
         trajectory = playing.result()
@@ -293,8 +291,8 @@ class Rollouts:
         patience = self._patience.limit(group.seconds)
         assert patience is not None
         for job in left:
-            if job.playing is not None and not job.playing.done():
-                self._loop.call_at(self._loop.time() + job.started + patience - time.monotonic(), _cut, job)
+            if job.seat is not None and job.playing is not None and not job.playing.done():
+                self._loop.call_later(job.started + patience - time.monotonic(), _cut, job.seat, job.playing)
 
     async def _finish(self, group: _Open) -> None:
         self.counts.forks += group.trunk.forks
@@ -326,7 +324,7 @@ class Rollouts:
         return scores
 
 
-def _cut(job: _Job) -> None:
-    if job.playing is not None and not job.playing.done() and job.seat is not None and not job.seat.ending:
-        job.cut = True
-        job.playing.cancel()
+def _cut(seat: Seat, playing: asyncio.Task[Trajectory]) -> None:
+    """`playing`: one attempt, that has taken too long. The next one has time of its own."""
+    if not seat.ending:
+        playing.cancel()
