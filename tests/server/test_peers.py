@@ -1,0 +1,44 @@
+"""What clients send and expect that are not installed here."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+
+from tests.server.process import ServerProcess
+
+HTTP = httpx.Client(timeout=120)
+HELLO = [{"role": "user", "content": "Hello"}]
+YES = {"type": "object", "properties": {"yes": {"type": "boolean"}}, "required": ["yes"]}
+UNIQUE = {"type": "array", "items": {"enum": [1, 2]}, "maxItems": 2, "uniqueItems": True}
+
+
+def chat(server: ServerProcess, **fields: Any) -> httpx.Response:
+    return HTTP.post(f"{server.url}/v1/chat/completions", json={"messages": HELLO, "max_tokens": 4, **fields})
+
+
+def respond(server: ServerProcess, **fields: Any) -> httpx.Response:
+    return HTTP.post(f"{server.url}/v1/responses", json={"input": "Hello", "max_output_tokens": 4, **fields})
+
+
+def reasons(response: httpx.Response) -> bool:
+    assert response.status_code == 200, response.text
+    usage = response.json()["usage"]
+    details = usage.get("completion_tokens_details") or usage["output_tokens_details"]
+    return details["reasoning_tokens"] > 0
+
+
+def test_details_of_usage_are_numbers(server: ServerProcess) -> None:
+    """The OpenAI Agents SDK for JavaScript ends a stream with an error otherwise."""
+    chunks = HTTP.post(
+        f"{server.url}/v1/chat/completions",
+        json={"messages": HELLO, "max_tokens": 2, "stream": True, "stream_options": {"include_usage": True}},
+    ).text.split("\n\n")
+    streamed = next(json.loads(chunk.removeprefix("data: ")) for chunk in chunks if '"prompt_tokens"' in chunk)
+    for usage in (chat(server).json()["usage"], streamed["usage"], respond(server).json()["usage"]):
+        details = [value for name, value in usage.items() if name.endswith("_details")]
+        assert len(details) == 2
+        assert all(type(value) is int for detail in details for value in detail.values())
+        assert usage["resumed"] in ("session", "everything", "prompt", "window", "beginning", "nothing")
