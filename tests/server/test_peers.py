@@ -42,3 +42,16 @@ def test_details_of_usage_are_numbers(server: ServerProcess) -> None:
         assert len(details) == 2
         assert all(type(value) is int for detail in details for value in detail.values())
         assert usage["resumed"] in ("session", "everything", "prompt", "window", "beginning", "nothing")
+
+
+def test_a_schema_beside_json_object_is_held_to(server: ServerProcess) -> None:
+    """As llama.cpp, Together and Fireworks have it."""
+    form = {"type": "json_object", "schema": YES}
+    for _ in range(3):
+        message = chat(server, response_format=form, max_tokens=60).json()["choices"][0]["message"]
+        assert isinstance(json.loads(message["content"])["yes"], bool)
+    response = respond(server, text={"format": form}, max_output_tokens=60).json()
+    assert isinstance(json.loads(response["output"][0]["content"][0]["text"])["yes"], bool)
+    assert response["text"]["format"] == form
+    assert chat(server, response_format={"type": "json_object", "schema": None}).status_code == 200
+    assert chat(server, response_format={"type": "json_object", "schema": "x"}).status_code == 400

@@ -36,7 +36,6 @@ from holotron.server.responses.items import (
 from holotron.server.responses.store import Stored
 from holotron.server.responses.wire import (
     ChosenTool,
-    JsonObject,
     JsonSchema,
     PlainText,
     RegexFormat,
@@ -48,7 +47,7 @@ from holotron.server.responses.wire import (
 from holotron.server.running import while_connected
 from holotron.server.served import ServedSession
 from holotron.server.service import Caller, Service
-from holotron.server.wire import ChatRequest
+from holotron.server.wire import ChatRequest, JsonFormat
 
 
 async def planned(http: Request, request: ResponsesRequest) -> Plan:
@@ -323,8 +322,8 @@ class Plan:
         match self.request.text.format if self.request.text is not None else None:
             case None | PlainText():
                 return None
-            case JsonObject():
-                return {"type": "json_object"}
+            case JsonFormat() as given:
+                return {"type": "json_object", "schema": given.schema_}
             case RegexFormat(regex=regex):
                 return {"type": "regex", "regex": regex}
             case JsonSchema() as given:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, field_validator
 
 from holotron.server.errors import ApiError
-from holotron.server.wire import Count, Lenient, Many, RegexFormat, Wire
+from holotron.server.wire import Count, JsonFormat, Lenient, Many, RegexFormat, Wire
 
 
 def not_supported(what: str, param: str, instead: str = "") -> ApiError:
@@ -178,10 +178,6 @@ class PlainText(Lenient):
     type: Literal["text"]
 
 
-class JsonObject(Lenient):
-    type: Literal["json_object"]
-
-
 class JsonSchema(Lenient):
     type: Literal["json_schema"]
     name: str | None = None
@@ -191,7 +187,7 @@ class JsonSchema(Lenient):
 
 
 class TextConfig(Lenient):
-    format: Annotated[PlainText | JsonObject | JsonSchema | RegexFormat, Field(discriminator="type")] | None = None
+    format: Annotated[PlainText | JsonFormat | JsonSchema | RegexFormat, Field(discriminator="type")] | None = None
     verbosity: str | None = None
 
 
