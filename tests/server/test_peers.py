@@ -55,3 +55,14 @@ def test_a_schema_beside_json_object_is_held_to(server: ServerProcess) -> None:
     assert response["text"]["format"] == form
     assert chat(server, response_format={"type": "json_object", "schema": None}).status_code == 200
     assert chat(server, response_format={"type": "json_object", "schema": "x"}).status_code == 400
+
+
+def test_strict_means_strict_in_both_apis(server: ServerProcess) -> None:
+    for strict, status in ((True, 400), (False, 200), (None, 200)):
+        named = {"name": "two", "schema": UNIQUE, "strict": strict}
+        assert chat(server, response_format={"type": "json_schema", "json_schema": named}).status_code == status
+        assert respond(server, text={"format": {"type": "json_schema", **named}}).status_code == status
+
+
+def test_top_p_may_be_zero_in_both_apis(server: ServerProcess) -> None:
+    assert chat(server, top_p=0).status_code == respond(server, top_p=0).status_code == 200

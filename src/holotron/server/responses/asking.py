@@ -327,7 +327,8 @@ class Plan:
             case RegexFormat(regex=regex):
                 return {"type": "regex", "regex": regex}
             case JsonSchema() as given:
-                return {"type": "json_schema", "json_schema": {"name": given.name, "schema": given.schema_}}
+                named = {"name": given.name, "schema": given.schema_, "strict": given.strict}
+                return {"type": "json_schema", "json_schema": named}
 
     def echo(self) -> Json:
         """What a response says of its request."""
