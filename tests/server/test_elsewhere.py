@@ -79,6 +79,7 @@ WANTED = {  # what somebody would really ask for
     "skip_special_tokens": False,
     "spaces_between_special_tokens": False,
     "suffix": "end",
+    "thinking_budget": 100,
     "truncate_prompt_tokens": 10,
     "use_beam_search": True,
     "web_search_options": {},

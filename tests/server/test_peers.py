@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.server.process import ServerProcess
 
@@ -28,6 +29,25 @@ def reasons(response: httpx.Response) -> bool:
     usage = response.json()["usage"]
     details = usage.get("completion_tokens_details") or usage["output_tokens_details"]
     return details["reasoning_tokens"] > 0
+
+
+@pytest.mark.parametrize("ask", [chat, respond])
+def test_reasoning_is_switched_as_other_services_switch_it(server: ServerProcess, ask: Any) -> None:
+    """Midscene with Qwen's models, UI-TARS's kit: in every request."""
+    assert reasons(ask(server, seed=1, enable_thinking=True))
+    assert reasons(ask(server, seed=1, thinking={"type": "enabled"}))
+    for off in ({"enable_thinking": False}, {"thinking": {"type": "disabled"}}, {"thinking": {"type": "auto"}}):
+        assert not reasons(ask(server, seed=1, **off, vl_high_resolution_images=True))
+    low = {"reasoning_effort": "low"} if ask is chat else {"reasoning": {"effort": "low"}}
+    assert reasons(ask(server, seed=1, **low, thinking={"type": "auto"}))
+    assert not reasons(ask(server, seed=1, **low, thinking={"type": "disabled"}))
+    assert ask(server, thinking={"type": "enabled", "budget_tokens": 5}).status_code == 400
+    error = ask(server, thinking_budget=100).json()["error"]
+    assert (error["code"], error["param"]) == ("not_supported", "thinking_budget")
+
+
+def test_the_request_itself_switches_before_other_services_words_do(server: ServerProcess) -> None:
+    assert reasons(chat(server, enable_thinking=False, chat_template_kwargs={"enable_thinking": True}))
 
 
 def test_details_of_usage_are_numbers(server: ServerProcess) -> None:

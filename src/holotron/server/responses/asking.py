@@ -275,6 +275,7 @@ class Plan:
             "logprobs": logprobs,
             "top_logprobs": request.top_logprobs,
             "reasoning_effort": "xhigh" if effort == "max" else effort,
+            "enable_thinking": request.asked_thinking(),
             "chat_template_kwargs": request.chat_template_kwargs,
         }
         if self.computer is not None:
@@ -296,7 +297,7 @@ class Plan:
             "temperature": user.temperature if chat["temperature"] is None else chat["temperature"],
             "top_p": user.top_p if chat["top_p"] is None else chat["top_p"],
         }
-        if user.thinking is not None and chat["reasoning_effort"] is None:
+        if user.thinking is not None and chat["reasoning_effort"] is None and chat["enable_thinking"] is None:
             fields["chat_template_kwargs"] = {"enable_thinking": user.thinking, **(chat["chat_template_kwargs"] or {})}
         output = self._question.output if self._question is not None else None
         if output is not None and output.tools:

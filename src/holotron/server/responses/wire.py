@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, field_validator
 
+from holotron.server.elsewhere import ReasoningFields
 from holotron.server.errors import ApiError
 from holotron.server.wire import Count, JsonFormat, Lenient, Many, RegexFormat, Wire
 
@@ -201,7 +202,7 @@ class Reasoning(Lenient):
 # --------------------------------------------------------------------------------------------------------- requests
 
 
-class ResponsesRequest(Wire):
+class ResponsesRequest(Wire, ReasoningFields):
     model: str | None = None
     input: Input | None = Field(default=None, description="a text, or items: messages, calls and outputs")
     instructions: str | None = Field(default=None, description="not carried over from the previous response")
