@@ -284,6 +284,13 @@ def test_the_doors_are_those_of_one_server(fleet: Serving) -> None:
     close_all(fleet)
 
 
+def test_what_missed_is_told_as_by_one_server(fleet: Serving) -> None:
+    for wrong, right in (("/chat/completions", "/v1/chat/completions"), ("//v1/models", "/v1/models")):
+        assert post(fleet, wrong, chat()).json()["error"]["message"].endswith(f"Did you mean {right}?")
+    assert "/docs" in post(fleet, "/").json()["error"]["message"]
+    assert post(fleet, "/v1/embeddings").json()["error"]["code"] == "not_supported"
+
+
 def test_new_weights_reach_all_and_those_who_come_late(fleet: Serving) -> None:
     names = [row["name"] for row in fleet.admin("GET", "/fleet/replicas")["replicas"]]
 

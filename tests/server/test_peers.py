@@ -86,3 +86,11 @@ def test_strict_means_strict_in_both_apis(server: ServerProcess) -> None:
 
 def test_top_p_may_be_zero_in_both_apis(server: ServerProcess) -> None:
     assert chat(server, top_p=0).status_code == respond(server, top_p=0).status_code == 200
+
+
+def test_what_is_asked_of_openais_other_services_is_not_supported(server: ServerProcess) -> None:
+    for path in ("/v1/embeddings", "/v1/audio/speech", "/v1/images/generations", "/v1/files"):
+        answer = HTTP.post(f"{server.url}{path}", json={"model": "tiny", "input": "x"})
+        error = answer.json()["error"]
+        assert (answer.status_code, error["code"]) == (404, "not_supported")
+        assert error["message"].startswith(f"{path} is not supported")

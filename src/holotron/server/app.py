@@ -27,6 +27,7 @@ from holotron.server.completions import TextJob
 from holotron.server.errors import ApiError, invalid, translated
 from holotron.server.generating import answer
 from holotron.server.middleware import RequestContext
+from holotron.server.missing import not_found
 from holotron.server.openapi import document, takes
 from holotron.server.replica import add_fleet_routes
 from holotron.server.replies import Json
@@ -162,17 +163,11 @@ async def _invalid(http: Request, error: Exception) -> Response:
 
 async def _http(http: Request, error: Any) -> Response:
     """Starlette's own: no such route, wrong method."""
-    message = f"{http.method} {http.url.path}: {error.detail}"
-    if error.status_code == 404 and (path := _elsewhere(http)):
-        message += f". Did you mean {path}?"
-    return await _answer(
-        http, ApiError(error.status_code, message, code="not_found" if error.status_code == 404 else None)
-    )
+    method, path = http.method, http.url.path
+    if error.status_code != 404:
+        return await _answer(http, ApiError(error.status_code, f"{method} {path}: {error.detail}"))
 
+    def there(path: str) -> bool:
+        return any(route.matches({**http.scope, "path": path})[0] is not Match.NONE for route in http.app.routes)
 
-def _elsewhere(http: Request) -> str | None:
-    """What a base URL without `/v1`, or with two of them, was to reach."""
-    path = http.url.path.rstrip("/")
-    near = path.removeprefix("/v1") if path.startswith("/v1/v1/") else f"/v1{path}"
-    scope = {**http.scope, "path": near}
-    return near if any(route.matches(scope)[0] is not Match.NONE for route in http.app.routes) else None
+    return await _answer(http, not_found(method, path, there))
