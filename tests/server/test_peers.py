@@ -94,3 +94,15 @@ def test_what_is_asked_of_openais_other_services_is_not_supported(server: Server
         error = answer.json()["error"]
         assert (answer.status_code, error["code"]) == (404, "not_supported")
         assert error["message"].startswith(f"{path} is not supported")
+
+
+def test_head_and_wrong_methods(server: ServerProcess) -> None:
+    """Monitors ask with HEAD."""
+    for path in ("/health", "/health/live", "/v1/models"):
+        asked = HTTP.get(f"{server.url}{path}")
+        head = HTTP.head(f"{server.url}{path}")
+        assert (head.status_code, head.content) == (200, b"")
+        assert head.headers["content-length"] == asked.headers["content-length"]
+    for path, allowed in (("/v1/chat/completions", "POST"), ("/v1/responses/resp_1", "DELETE, GET, HEAD")):
+        wrong = HTTP.put(f"{server.url}{path}")
+        assert (wrong.status_code, wrong.headers["allow"]) == (405, allowed)

@@ -349,7 +349,7 @@ def _public(scope: Scope, send: Send) -> Passing:
     method, path = scope["method"], scope["path"]
     if path not in PUBLIC:
         raise not_found(method, path, lambda near: route_of(near) != "unknown")
-    if method not in ("GET", "HEAD"):
+    if method != "GET":
         raise ApiError(405, f"{method} {path}: Method Not Allowed")
     scope["begun"], scope["patience"] = time.monotonic(), PUBLIC_SECONDS
     return Passing(scope, send, b"", Asks("any"), "public", _new_reply(), Heard())

@@ -164,10 +164,14 @@ async def _invalid(http: Request, error: Exception) -> Response:
 async def _http(http: Request, error: Any) -> Response:
     """Starlette's own: no such route, wrong method."""
     method, path = http.method, http.url.path
-    if error.status_code != 404:
-        return await _answer(http, ApiError(error.status_code, f"{method} {path}: {error.detail}"))
 
-    def there(path: str) -> bool:
-        return any(route.matches({**http.scope, "path": path})[0] is not Match.NONE for route in http.app.routes)
+    def match(**asked: str) -> Match:
+        return max((route.matches({**http.scope, **asked})[0] for route in http.app.routes), key=lambda one: one.value)
 
-    return await _answer(http, not_found(method, path, there))
+    if error.status_code == 404:
+        return await _answer(http, not_found(method, path, lambda near: match(path=near) is not Match.NONE))
+    answer = ApiError(error.status_code, f"{method} {path}: {error.detail}")
+    # Starlette's own list has the methods of one route; several may share an address.
+    methods = [one for one in ("DELETE", "GET", "PATCH", "POST", "PUT") if match(method=one) is Match.FULL]
+    allow = ", ".join([*methods, *(["HEAD"] if "GET" in methods else [])])
+    return JSONResponse(answer.body(), answer.status, {"allow": allow} if error.status_code == 405 else error.headers)
