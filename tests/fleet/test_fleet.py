@@ -289,6 +289,8 @@ def test_what_missed_is_told_as_by_one_server(fleet: Serving) -> None:
         assert post(fleet, wrong, chat()).json()["error"]["message"].endswith(f"Did you mean {right}?")
     assert "/docs" in post(fleet, "/").json()["error"]["message"]
     assert post(fleet, "/v1/embeddings").json()["error"]["code"] == "not_supported"
+    packed = {"content-type": "application/json", "content-encoding": "gzip"}
+    assert post(fleet, "/v1/chat/completions", chat(), **packed).status_code == 415
     head = httpx.head(f"{fleet.url}/v1/models", headers={"authorization": "Bearer alice"})
     assert (head.status_code, head.content) == (200, b"")
 
