@@ -284,6 +284,17 @@ def test_the_doors_are_those_of_one_server(fleet: Serving) -> None:
     close_all(fleet)
 
 
+def test_what_missed_is_told_as_by_one_server(fleet: Serving) -> None:
+    for wrong, right in (("/chat/completions", "/v1/chat/completions"), ("//v1/models", "/v1/models")):
+        assert post(fleet, wrong, chat()).json()["error"]["message"].endswith(f"Did you mean {right}?")
+    assert "/docs" in post(fleet, "/").json()["error"]["message"]
+    assert post(fleet, "/v1/embeddings").json()["error"]["code"] == "not_supported"
+    packed = {"content-type": "application/json", "content-encoding": "gzip"}
+    assert post(fleet, "/v1/chat/completions", chat(), **packed).status_code == 415
+    head = httpx.head(f"{fleet.url}/v1/models", headers={"authorization": "Bearer alice"})
+    assert (head.status_code, head.content) == (200, b"")
+
+
 def test_new_weights_reach_all_and_those_who_come_late(fleet: Serving) -> None:
     names = [row["name"] for row in fleet.admin("GET", "/fleet/replicas")["replicas"]]
 

@@ -193,7 +193,7 @@ def test_other_instructions_are_read(client: OpenAI) -> None:
         for words in ("Be quick.", "Be very quick.", None)
     )
     assert other.usage.input_tokens == same.usage.input_tokens + 5 > none.usage.input_tokens
-    assert same.usage.input_tokens_details.resumed == "session" != other.usage.input_tokens_details.resumed
+    assert same.usage.resumed == "session" != other.usage.resumed
     # A grammar is no part of the prompt: having to act or not, the session goes on.
     free = client.responses.create(
         model=MODEL, tools=[COMPUTER], input=[after], previous_response_id=first.id, instructions="Be quick."

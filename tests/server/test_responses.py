@@ -54,7 +54,7 @@ def test_continuing_computes_only_what_is_new(client: OpenAI) -> None:
         before = known(response)
         response = say(client, f"And {n}?", previous_response_id=response.id, instructions="Be brief.")
         assert response.usage.input_tokens_details.cached_tokens == before - 1  # all but the last token sampled
-        assert response.usage.input_tokens_details.resumed == "session"
+        assert response.usage.resumed == "session"
         assert response.usage.input_tokens > before
 
 
@@ -118,7 +118,7 @@ def test_a_client_that_sends_everything_again_is_recognised(client: OpenAI) -> N
     listed = client.responses.input_items.list(response.id, order="asc").data
     assert [item.role for item in listed] == ["user", "assistant", "user", "assistant", "user"]
     items[0]["content"] = "Two."  # another conversation, then
-    assert say(client, items).usage.input_tokens_details.resumed != "session"
+    assert say(client, items).usage.resumed != "session"
 
 
 def test_a_client_that_writes_calls_anew_is_recognised(client: OpenAI) -> None:
@@ -133,7 +133,7 @@ def test_a_client_that_writes_calls_anew_is_recognised(client: OpenAI) -> None:
         {"type": "function_call_output", "call_id": call.call_id, "output": [{"type": "input_text", "text": "red"}]},
     ]
     second = client.responses.create(**asked, input=items, tool_choice="required")
-    assert second.usage.input_tokens_details.resumed == "session"
+    assert second.usage.resumed == "session"
     picture = {"type": "input_image", "image_url": data_url("red")}  # a function may answer with a picture
     items[-1]["output"] = [{"type": "input_text", "text": "red"}, picture]
     shown = client.responses.create(**asked, input=items, tool_choice="required")
@@ -153,7 +153,7 @@ def test_changed_instructions_and_tools_replace_the_old_ones(client: OpenAI) -> 
     assert without < same
     with_tools = say(client, "Two.", previous_response_id=first.id, instructions="Short.", tools=[LOOK])
     assert with_tools.usage.input_tokens > same + 50
-    assert with_tools.usage.input_tokens_details.resumed != "session"
+    assert with_tools.usage.resumed != "session"
     # And that one is continued with its own.
     next = say(client, "Three.", previous_response_id=with_tools.id, instructions="Short.", tools=[LOOK])
     assert next.usage.input_tokens_details.cached_tokens == known(with_tools) - 1
@@ -261,7 +261,7 @@ def test_functions_and_their_outputs(client: OpenAI) -> None:
     )
     # What the grammar forced at the end of the call was not computed then, and is now.
     assert response.usage.input_tokens <= after.usage.input_tokens_details.cached_tokens < known(response)
-    assert after.usage.input_tokens_details.resumed == "session"
+    assert after.usage.resumed == "session"
     with pytest.raises(openai.BadRequestError, match="No tool output found for function call"):
         client.responses.create(**asked, input="Well?", previous_response_id=response.id)
     stray = {"type": "function_call_output", "call_id": "call_none", "output": "?"}

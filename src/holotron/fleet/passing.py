@@ -36,7 +36,7 @@ class Passing:
     def headers(self, replica: Replica) -> Headers:
         """For a replica."""
         fields = list(replica.headers(self.owner, self.scope.get("turn", self.owner), self.reply))
-        for name in (b"content-type", b"accept", b"user-agent"):
+        for name in (b"content-type", b"content-encoding", b"accept", b"user-agent"):
             if (value := header(self.scope, name)) is not None:
                 fields.append((name, value))
         return [*fields, (b"x-request-id", self.scope.get("request_id", "").encode())]

@@ -36,6 +36,7 @@ from holotron.server.access import header
 from holotron.server.bodies import check_json, read_body
 from holotron.server.door import Door
 from holotron.server.errors import ApiError, unavailable
+from holotron.server.missing import not_found
 from holotron.server.running import or_gone
 
 log = logging.getLogger("holotron.fleet")
@@ -347,8 +348,8 @@ def _public(scope: Scope, send: Send) -> Passing:
     """What needs no key: descriptions of the API. Nothing that somebody without one sends is kept or passed on."""
     method, path = scope["method"], scope["path"]
     if path not in PUBLIC:
-        raise ApiError(404, f"{method} {path}: Not Found", code="not_found")
-    if method not in ("GET", "HEAD"):
+        raise not_found(method, path, lambda near: route_of(near) != "unknown")
+    if method != "GET":
         raise ApiError(405, f"{method} {path}: Method Not Allowed")
     scope["begun"], scope["patience"] = time.monotonic(), PUBLIC_SECONDS
     return Passing(scope, send, b"", Asks("any"), "public", _new_reply(), Heard())

@@ -27,6 +27,7 @@ from holotron.server.completions import TextJob
 from holotron.server.errors import ApiError, invalid, translated
 from holotron.server.generating import answer
 from holotron.server.middleware import RequestContext
+from holotron.server.missing import not_found
 from holotron.server.openapi import document, takes
 from holotron.server.replica import add_fleet_routes
 from holotron.server.replies import Json
@@ -162,17 +163,15 @@ async def _invalid(http: Request, error: Exception) -> Response:
 
 async def _http(http: Request, error: Any) -> Response:
     """Starlette's own: no such route, wrong method."""
-    message = f"{http.method} {http.url.path}: {error.detail}"
-    if error.status_code == 404 and (path := _elsewhere(http)):
-        message += f". Did you mean {path}?"
-    return await _answer(
-        http, ApiError(error.status_code, message, code="not_found" if error.status_code == 404 else None)
-    )
+    method, path = http.method, http.url.path
 
+    def match(**asked: str) -> Match:
+        return max((route.matches({**http.scope, **asked})[0] for route in http.app.routes), key=lambda one: one.value)
 
-def _elsewhere(http: Request) -> str | None:
-    """What a base URL without `/v1`, or with two of them, was to reach."""
-    path = http.url.path.rstrip("/")
-    near = path.removeprefix("/v1") if path.startswith("/v1/v1/") else f"/v1{path}"
-    scope = {**http.scope, "path": near}
-    return near if any(route.matches(scope)[0] is not Match.NONE for route in http.app.routes) else None
+    if error.status_code == 404:
+        return await _answer(http, not_found(method, path, lambda near: match(path=near) is not Match.NONE))
+    answer = ApiError(error.status_code, f"{method} {path}: {error.detail}")
+    # Starlette's own list has the methods of one route; several may share an address.
+    methods = [one for one in ("DELETE", "GET", "PATCH", "POST", "PUT") if match(method=one) is Match.FULL]
+    allow = ", ".join([*methods, *(["HEAD"] if "GET" in methods else [])])
+    return JSONResponse(answer.body(), answer.status, {"allow": allow} if error.status_code == 405 else error.headers)

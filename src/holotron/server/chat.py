@@ -24,7 +24,10 @@ class ChatJob(GenerationJob[ChatRequest]):
         super().__init__(service, request, caller)
         check_chat(service.settings.limits, request.messages, request.tools)
         self.rendering = rendering_of(
-            request.chat_template_kwargs, request.reasoning_effort, thinking=service.settings.reply.thinking
+            request.chat_template_kwargs,
+            request.reasoning_effort,
+            thinking=service.settings.reply.thinking,
+            asked=request.asked_thinking(),
         )
         self.tools: list[Tool] = [] if request.tool_choice == "none" else request.tools or []
         self.messages: list[Json] = []

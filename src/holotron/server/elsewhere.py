@@ -1,4 +1,5 @@
-"""Fields that clients of other servers send: OpenAI's that we do not have, and vLLM's, which come in `extra_body`.
+"""Fields that clients of other servers send: OpenAI's that we do not have, vLLM's, which come in `extra_body`, and
+those of services for models of the same families.
 
 Three kinds. Some cannot change a reply: they are accepted and ignored. Some mean what we have under another name: they
 are translated (`structured_outputs`, `guided_json`). The others would change the reply in ways that are not supported:
@@ -37,6 +38,7 @@ NOT_SUPPORTED = {
     "skip_special_tokens": "only true",
     "spaces_between_special_tokens": "only true",
     "suffix": "only an empty one",
+    "thinking_budget": "max_tokens bounds reasoning and reply together",
     "truncate_prompt_tokens": "",
     "use_beam_search": "only false",
     "web_search_options": "",
@@ -80,6 +82,27 @@ class StructuredOutputs(BaseModel):
         return forms[0] if forms else None
 
 
+class Thinking(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    type: Literal["enabled", "disabled", "auto"]
+
+
+class ReasoningFields(BaseModel):
+    """In requests for chat and for responses: reasoning as Alibaba's, Volcengine's and Moonshot's services switch it.
+    Agents for browsers and desktops that were made for their models (Midscene, UI-TARS) say so in every request."""
+
+    enable_thinking: bool | None = None
+    thinking: Thinking | None = None
+    thinking_budget: Nothing = None
+    vl_high_resolution_images: Ignored = None  # as a picture's `detail`
+
+    def asked_thinking(self) -> bool | None:
+        if self.enable_thinking is not None or self.thinking is None:
+            return self.enable_thinking
+        return {"enabled": True, "disabled": False, "auto": None}[self.thinking.type]
+
+
 class ElsewhereFields(BaseModel):
     """In requests for chat and for plain completions."""
 
@@ -117,7 +140,7 @@ class ElsewhereFields(BaseModel):
         return StructuredOutputs.model_validate(guided).response_format()
 
 
-class ChatElsewhereFields(BaseModel):
+class ChatElsewhereFields(ReasoningFields):
     """In requests for chat alone."""
 
     # Cannot change the reply.

@@ -30,6 +30,9 @@ class RequestContext:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        method = scope["method"]
+        if method == "HEAD":  # the same answer; the connection leaves its body out
+            scope = {**scope, "method": "GET"}
         given = header(scope, b"x-request-id")
         id = given.decode() if given is not None and _ID.fullmatch(given) else f"req-{secrets.token_hex(12)}"
         token = request_id.set(id)
@@ -56,16 +59,16 @@ class RequestContext:
             self._door.in_flight -= 1
             if held := scope.get("held_bytes"):
                 self._door.quotas.release_bytes(scope["owner"], held)
-            self._report(scope, status, time.monotonic() - started)
+            self._report(scope, method, status, time.monotonic() - started)
             request_id.reset(token)
 
-    def _report(self, scope: Scope, status: int, seconds: float) -> None:
+    def _report(self, scope: Scope, method: str, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "unknown")
         self._door.metrics.answered(route, status)
         quiet = route in ("/health", "/health/live", "/health/ready", "/metrics") and status < 400
         quiet = quiet or "routed" in scope or route.startswith("/fleet")  # the router has a line about it
         fields = {
-            "method": scope["method"],
+            "method": method,
             "path": scope["path"][:200],
             "status": status,
             "seconds": round(seconds, 6),

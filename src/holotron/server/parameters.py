@@ -62,14 +62,18 @@ class Rendering:
     variables: dict[str, Any]
 
 
-def rendering_of(variables: dict[str, Any] | None, effort: str | None, *, thinking: bool | None) -> Rendering:
-    """`chat_template_kwargs.enable_thinking` decides, then `reasoning_effort`, then the server's own setting."""
+def rendering_of(
+    variables: dict[str, Any] | None, effort: str | None, *, thinking: bool | None, asked: bool | None = None
+) -> Rendering:
+    """`chat_template_kwargs.enable_thinking` decides, then what other services call it (`asked`), then
+    `reasoning_effort`, then the server's own setting."""
     given = dict(variables or {})
     if taken := RESERVED & set(given):
         raise ApiError(400, f"chat_template_kwargs may not set {min(taken)!r}", param="chat_template_kwargs")
     if effort is not None:
         thinking = effort != "none"
         given.setdefault("reasoning_effort", effort)
+    thinking = thinking if asked is None else asked
     for name in ("thinking", "enable_thinking"):
         if name in given:
             thinking = bool(given.pop(name))

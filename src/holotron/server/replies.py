@@ -96,10 +96,15 @@ class Usage:
             "prompt_tokens": self.prompt,
             "completion_tokens": self.generated,
             "total_tokens": self.prompt + self.generated,
-            "prompt_tokens_details": {"cached_tokens": self.cached, "resumed": self.resumed or "nothing"},
+            "prompt_tokens_details": {"cached_tokens": self.cached},
             "completion_tokens_details": {"reasoning_tokens": self.reasoning},
-            **({"warning": self.warning} if self.warning is not None else {}),
+            **self.remarks(),
         }
+
+    def remarks(self) -> Json:
+        """Our own, beside OpenAI's fields and never among the details: clients take those for numbers."""
+        warning = {"warning": self.warning} if self.warning is not None else {}
+        return {"resumed": self.resumed or "nothing", **warning}
 
 
 def reasoning_tokens(tokenizer: Tokenizer, tokens: Sequence[int]) -> int:

@@ -107,6 +107,7 @@ class PlainFormat(Lenient):
 
 class JsonFormat(Lenient):
     type: Literal["json_object"]
+    schema_: dict[str, Any] | None = Field(default=None, alias="schema", description="as llama.cpp and others have it")
 
 
 class NamedSchema(Lenient):
@@ -204,6 +205,9 @@ class GenerationFields(SessionFields, ElsewhereFields):
             if self.response_format is not None and not isinstance(self.response_format, PlainFormat):
                 raise ValueError("response_format and structured_outputs (or guided_...) are two ways to say one thing")
             self.response_format = _FORMAT.validate_python(form)
+        if isinstance(self.response_format, JsonFormat) and self.response_format.schema_ is not None:
+            named = NamedSchema(schema=self.response_format.schema_)
+            self.response_format = SchemaFormat(type="json_schema", json_schema=named)
         return self
 
 

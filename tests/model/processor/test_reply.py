@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+import sys
 from itertools import pairwise
 
 import pytest
@@ -109,12 +111,36 @@ def test_values_follow_the_schema():
         "<tool_call>text <function=a></function></tool_call>",
         "<tool_call><function=a>stray</function></tool_call>",
         "<tool_call><function=a></function> and more</tool_call>",
+        '<TOOLCALL>[{"name": "a", "arguments": {"x": NaN}}]</TOOLCALL>',
         "<TOOLCALL>" + "[" * 5000 + "</TOOLCALL>",
         "<TOOLCALL>",
     ],
 )
 def test_what_is_no_call_stays_in_the_content(text):
     assert parse_reply(f"Before {text} after", tools=TOOLS) == ReplyPart("", f"Before {text} after")
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("1e999", sys.float_info.max),
+        ("[-1e999, 1.5]", [-sys.float_info.max, 1.5]),
+        ("NaN", "NaN"),
+        ("-Infinity", "-Infinity"),
+        ('{"x": NaN}', '{"x": NaN}'),
+        (r'"\ud83d \ud83d\ude00 \\ud83d"', "\ufffd \U0001f600 \\ud83d"),
+    ],
+)
+def test_arguments_can_be_written_as_json_that_others_read(written, meant):
+    """Python reads more than JSON, and makes what JSON cannot say: infinity, not a number, half a character."""
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"properties": {"a": {"$ref": "#/x"}}}}}]
+    texts = [f"<tool_call>\n<function=f>\n<parameter=a>\n{written}\n</parameter>\n</function>\n</tool_call>"]
+    if meant != written:
+        texts.append(f'<tool_call>\n{{"name": "f", "arguments": {{"a": {written}}}}}\n</tool_call>')
+    for text in texts:
+        (call,) = parse_reply(text, tools=tools).tool_calls
+        assert call.arguments == {"a": meant}
+        assert json.loads(json.dumps(call.arguments, allow_nan=False, ensure_ascii=False).encode()) == {"a": meant}
 
 
 @pytest.mark.parametrize("call", CALLS)

@@ -17,7 +17,9 @@ block that is not a well-formed call stays in the content, tags and all.
 from __future__ import annotations
 
 import json
+import math
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +27,7 @@ from typing import Any
 from holotron.model.processor.ink import ink, plain
 from holotron.model.processor.tags import CLOSING, CallTags
 from holotron.model.processor.tokenizer import Tokenizer
+from holotron.quoting import valid
 
 _OPENING = re.compile("|".join(CLOSING))
 _FUNCTION = re.compile(r"\s*<function=([^>\n]+)>(.*?)(?:</function>\s*|\Z)", re.S)
@@ -205,7 +208,7 @@ def _calls(body: str, tools: Sequence[Mapping[str, Any]]) -> tuple[ToolCall, ...
     if "<function=" in body:
         return _xml_calls(body, tools)
     try:
-        value = json.loads(body)
+        value = _read(body)
     except (ValueError, RecursionError):
         return None
     calls = [_json_call(entry) for entry in (value if isinstance(value, list) else [value])]
@@ -218,10 +221,26 @@ def _json_call(entry: Any) -> ToolCall | None:
     arguments = entry.get("arguments", {})
     if isinstance(arguments, str):  # some write the object as a string of JSON
         try:
-            arguments = json.loads(arguments or "{}")
+            arguments = _read(arguments or "{}")
         except (ValueError, RecursionError):
             return None
     return ToolCall(entry["name"], arguments) if isinstance(arguments, dict) else None
+
+
+def _read(text: str) -> Any:
+    """JSON that can be written as JSON again. Python also reads `NaN`, makes infinity of `1e999`, and halves of
+    characters of escapes: whoever is handed those in a call's arguments cannot read them."""
+    value = json.loads(text, parse_float=_finite, parse_constant=_no_json)
+    return json.loads(valid(json.dumps(value, ensure_ascii=False))) if "\\u" in text else value
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else math.copysign(sys.float_info.max, number)
+
+
+def _no_json(text: str) -> float:
+    raise ValueError(f"{text} is no JSON")
 
 
 def _xml_calls(body: str, tools: Sequence[Mapping[str, Any]]) -> tuple[ToolCall, ...] | None:
@@ -253,7 +272,7 @@ def _typed(text: str, schema: Mapping[str, Any]) -> Any:
     if types == {"string"}:
         return text
     try:
-        value = json.loads(text)
+        value = _read(text)
     except (ValueError, RecursionError):
         return text
     return text if "string" in types and not isinstance(value, str) and not _TYPES[type(value)] & types else value

@@ -36,7 +36,6 @@ from holotron.server.responses.items import (
 from holotron.server.responses.store import Stored
 from holotron.server.responses.wire import (
     ChosenTool,
-    JsonObject,
     JsonSchema,
     PlainText,
     RegexFormat,
@@ -48,7 +47,7 @@ from holotron.server.responses.wire import (
 from holotron.server.running import while_connected
 from holotron.server.served import ServedSession
 from holotron.server.service import Caller, Service
-from holotron.server.wire import ChatRequest
+from holotron.server.wire import ChatRequest, JsonFormat
 
 
 async def planned(http: Request, request: ResponsesRequest) -> Plan:
@@ -276,6 +275,7 @@ class Plan:
             "logprobs": logprobs,
             "top_logprobs": request.top_logprobs,
             "reasoning_effort": "xhigh" if effort == "max" else effort,
+            "enable_thinking": request.asked_thinking(),
             "chat_template_kwargs": request.chat_template_kwargs,
         }
         if self.computer is not None:
@@ -297,7 +297,7 @@ class Plan:
             "temperature": user.temperature if chat["temperature"] is None else chat["temperature"],
             "top_p": user.top_p if chat["top_p"] is None else chat["top_p"],
         }
-        if user.thinking is not None and chat["reasoning_effort"] is None:
+        if user.thinking is not None and chat["reasoning_effort"] is None and chat["enable_thinking"] is None:
             fields["chat_template_kwargs"] = {"enable_thinking": user.thinking, **(chat["chat_template_kwargs"] or {})}
         output = self._question.output if self._question is not None else None
         if output is not None and output.tools:
@@ -323,12 +323,13 @@ class Plan:
         match self.request.text.format if self.request.text is not None else None:
             case None | PlainText():
                 return None
-            case JsonObject():
-                return {"type": "json_object"}
+            case JsonFormat() as given:
+                return {"type": "json_object", "schema": given.schema_}
             case RegexFormat(regex=regex):
                 return {"type": "regex", "regex": regex}
             case JsonSchema() as given:
-                return {"type": "json_schema", "json_schema": {"name": given.name, "schema": given.schema_}}
+                named = {"name": given.name, "schema": given.schema_, "strict": given.strict}
+                return {"type": "json_schema", "json_schema": named}
 
     def echo(self) -> Json:
         """What a response says of its request."""

@@ -294,12 +294,11 @@ class ResponseJob(ChatJob):
 
 
 def usage_body(usage: Usage) -> Json:
-    details: Json = {"cached_tokens": usage.cached, "cache_write_tokens": usage.prompt - usage.cached}
     return {
         "input_tokens": usage.prompt,
-        "input_tokens_details": details | {"resumed": usage.resumed or "nothing"},
+        "input_tokens_details": {"cached_tokens": usage.cached, "cache_write_tokens": usage.prompt - usage.cached},
         "output_tokens": usage.generated,
         "output_tokens_details": {"reasoning_tokens": usage.reasoning},
         "total_tokens": usage.prompt + usage.generated,
-        **({"warning": usage.warning} if usage.warning is not None else {}),
+        **usage.remarks(),
     }

@@ -11,8 +11,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, field_validator
 
+from holotron.server.elsewhere import ReasoningFields
 from holotron.server.errors import ApiError
-from holotron.server.wire import Count, Lenient, Many, RegexFormat, Wire
+from holotron.server.wire import Count, JsonFormat, Lenient, Many, RegexFormat, Wire
 
 
 def not_supported(what: str, param: str, instead: str = "") -> ApiError:
@@ -178,10 +179,6 @@ class PlainText(Lenient):
     type: Literal["text"]
 
 
-class JsonObject(Lenient):
-    type: Literal["json_object"]
-
-
 class JsonSchema(Lenient):
     type: Literal["json_schema"]
     name: str | None = None
@@ -191,7 +188,7 @@ class JsonSchema(Lenient):
 
 
 class TextConfig(Lenient):
-    format: Annotated[PlainText | JsonObject | JsonSchema | RegexFormat, Field(discriminator="type")] | None = None
+    format: Annotated[PlainText | JsonFormat | JsonSchema | RegexFormat, Field(discriminator="type")] | None = None
     verbosity: str | None = None
 
 
@@ -205,7 +202,7 @@ class Reasoning(Lenient):
 # --------------------------------------------------------------------------------------------------------- requests
 
 
-class ResponsesRequest(Wire):
+class ResponsesRequest(Wire, ReasoningFields):
     model: str | None = None
     input: Input | None = Field(default=None, description="a text, or items: messages, calls and outputs")
     instructions: str | None = Field(default=None, description="not carried over from the previous response")
@@ -219,7 +216,7 @@ class ResponsesRequest(Wire):
     reasoning: Reasoning | None = None
     max_output_tokens: Count | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_p: Annotated[float, Field(ge=0, le=1)] | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     truncation: Literal["auto", "disabled"] | None = None
     include: list[str] | None = None
