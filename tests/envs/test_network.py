@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from holotron.envs.downloads import safe_name
 from holotron.envs.network import Blocked, Guard, NetworkPolicy, check_url
+from holotron.envs.session import SessionOptions
+from holotron.envs.web import WebEnvironment
 from holotron.errors import ConfigError, EnvironmentFault
 from holotron.types import Goto, Task
 from tests.envs.site import Site
@@ -89,6 +91,8 @@ def test_whatever_is_written_only_http_and_https_come_out(scheme, rest):
         ("0.0.1", "127.0.0.1", 80, False),
         ("[::1]:80", "::1", 80, True),
         ("::1", "::1", 80, True),
+        ("müller.de", "xn--mller-kva.de", 443, True),
+        ("*.Müller.de:443", "shop.müller.de", 443, True),
     ],
 )
 def test_host_patterns(pattern, host, port, allowed):
@@ -304,3 +308,30 @@ def test_a_start_page_that_must_not_or_does_not_open(run, browsers, site):
         run(main(site.url("/").replace("127.0.0.1", "localhost")))
     with pytest.raises(EnvironmentFault, match="did not open"):
         run(main("https://no-such-host.invalid/"))
+
+
+@pytest.mark.browser
+def test_names_with_other_letters(run, browsers, site, monkeypatch):
+    """The guard and the list of sites know them as the browser writes them."""
+    look_up = socket.getaddrinfo
+
+    def local(host, *args, **kwargs):
+        if host == "nobody.xn--strae-oqa.test":
+            raise socket.gaierror
+        return look_up("127.0.0.1" if host.endswith("xn--strae-oqa.test") else host, *args, **kwargs)
+
+    monkeypatch.setattr(socket, "getaddrinfo", local)
+    site.pages["/"] = "<title>found</title>"
+
+    async def title(name):
+        port = site.host.rpartition(":")[2]
+        environment = WebEnvironment(browsers.browsers, SessionOptions(network=NetworkPolicy(allow=("Straße.test",))))
+        try:
+            return (await environment.reset(Task("web", "x", start_url=f"http://{name}:{port}/"))).title
+        finally:
+            await environment.close()
+
+    for name in ("straße.test", "shop.STRAßE.test"):
+        assert run(title(name)) == "found"
+    with pytest.raises(EnvironmentFault, match="there is no site of that name"):
+        run(title("nobody.straße.test"))
