@@ -59,6 +59,8 @@ def test_addresses_are_completed(written, opened):
         "mailto:a@b.c",
         "http://",
         "http://example.com:notaport",
+        "http://two words",
+        "http://a%20b",
         "",
     ],
 )

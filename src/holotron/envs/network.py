@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import re
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ RESOLVE_NOTHING = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
 HEAD_LIMIT = 256 * 1024  # bytes of request or response head
 CONNECT_TIMEOUT = 15.0
 DEFAULT_PORTS = {"http": 80, "https": 443}
+_NO_HOST = re.compile(r"""[\s"#%<>\\^`{|}]""")  # a browser would write these in another way, or open nothing
 
 
 class Blocked(Exception):
@@ -80,7 +82,7 @@ def check_url(url: str, policy: NetworkPolicy) -> str:
         raise Blocked(f"{url!r} is not a valid address: {error}") from None
     if parts.scheme not in ("http", "https"):
         raise Blocked(f"{parts.scheme}: addresses are not opened, only http and https")
-    if not host:
+    if not host or _NO_HOST.search(plain_host(host)):
         raise Blocked(f"{url!r} is not a valid address")
     policy.check_host(host, port or DEFAULT_PORTS[parts.scheme])
     if not host.isascii():
