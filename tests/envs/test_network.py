@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holotron.envs import session
 from holotron.envs.downloads import safe_name
 from holotron.envs.network import Blocked, Guard, NetworkPolicy, check_url
 from holotron.envs.session import SessionOptions
@@ -306,10 +307,37 @@ def test_a_start_page_that_must_not_or_does_not_open(run, browsers, site):
         run(main("file:///etc/passwd"))
     with pytest.raises(ConfigError, match="no start_url"):
         run(main(None))
-    with pytest.raises(ConfigError, match=r"localhost is at a private address.*List the site"):
+    with pytest.raises(ConfigError, match=r"localhost is at a private address.*--private"):
         run(main(site.url("/").replace("127.0.0.1", "localhost")))
     with pytest.raises(EnvironmentFault, match="did not open"):
         run(main("https://no-such-host.invalid/"))
+
+
+@pytest.mark.browser
+def test_a_start_page_that_leads_to_nothing_is_no_page_to_act_on(run, browse, site, elsewhere, monkeypatch):
+    """The guard answers with pages of its own, and an agent must not take them for the site's."""
+
+    async def opened(path, **options):
+        try:
+            async with browse("<p>start</p>", path, **options) as page:
+                return page.first.title
+        except (ConfigError, EnvironmentFault) as error:
+            return f"{type(error).__name__}: {error}"
+
+    closed = site.host.replace("127.0.0.1", "127.0.0.3")
+    both = NetworkPolicy(allow=(site.host, closed))
+    assert f"leads to http://{closed}/, and it refuses" in run(opened(f"/redirect?to=http://{closed}/", network=both))
+    for there in (elsewhere.url("/"), elsewhere.url("/").replace("http:", "https:")):
+        refused = run(opened(f"/redirect?to={there}"))  # a fault of this page's: other tasks go on
+        assert refused.startswith("EnvironmentFault")
+        assert "127.0.0.2 is not in the list of allowed sites; list it" in refused
+    assert elsewhere.seen == []
+    encrypted = site.url("/").replace("http:", "https:")
+    assert "it does not speak https; try http://" in run(opened(f"/redirect?to={encrypted}"))
+    assert "did not open: " in run(opened("/file.zip"))
+    for limit in ("NAVIGATION_TIMEOUT", "LOAD_CAP"):
+        monkeypatch.setattr(session, limit, 0.3)
+    assert run(opened("/slow?seconds=4")) in ("about:blank", "slow")  # not there yet, but it may come
 
 
 @pytest.mark.browser

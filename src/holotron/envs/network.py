@@ -101,6 +101,7 @@ class Guard:
         self._connections = Connections()
         self._blocked: dict[str, None] = {}
         self._unreachable: dict[tuple[str, int], str] = {}
+        self._refused: dict[tuple[str, int], str] = {}
 
     async def start(self) -> Guard:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=HEAD_LIMIT)
@@ -118,9 +119,11 @@ class Guard:
 
     def why_unreachable(self, url: str) -> str:
         """Why no connection could be made to the site of an address when it was last tried; empty: one could."""
-        parts = urlsplit(url)
-        port = parts.port or DEFAULT_PORTS.get(parts.scheme, 0)
-        return self._unreachable.get((parts.hostname or "", port), "")
+        return self._unreachable.get(_site(url), "")
+
+    def why_refused(self, url: str) -> str:
+        """Why the policy keeps a session from the site of an address; empty: it does not, or nobody has tried."""
+        return self._refused.get(_site(url), "")
 
     async def close(self) -> None:
         await self._connections.close(self._server)
@@ -141,9 +144,11 @@ class Guard:
             if not tunnel and parts.scheme != "http":
                 raise Blocked(f"{parts.scheme} is not relayed")
             there, back = await self._connect(host, port)
-            self._unreachable.pop((host, port), None)
+            for failures in (self._unreachable, self._refused):
+                failures.pop((host, port), None)
         except Blocked as blocked:
             self._blocked[str(blocked)] = None
+            self._refused[host, port] = str(blocked)
             return await _answer(writer, "403 Forbidden", str(blocked))
         except (OSError, TimeoutError) as error:
             why = self._unreachable[host, port] = _reason(error)
@@ -185,6 +190,11 @@ class Guard:
         for address in addresses:
             self.policy.check_address(host, port, address)
         return await _open_any(addresses, port)
+
+
+def _site(url: str) -> tuple[str, int]:
+    parts = urlsplit(url)
+    return parts.hostname or "", parts.port or DEFAULT_PORTS.get(parts.scheme, 0)
 
 
 def _reason(error: OSError | TimeoutError) -> str:
