@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holotron.addresses import is_public, split_login
+from holotron.addresses import is_public, plain_host, split_login
 from holotron.envs.network import Blocked, NetworkPolicy
 
 
@@ -42,6 +42,22 @@ def test_private(address: str) -> None:
 def test_public(address: str) -> None:
     assert is_public(address)
     NetworkPolicy().check_address("name.example", 80, address)
+
+
+@pytest.mark.parametrize(
+    ("written", "sent"),
+    [
+        ("WWW.Example.org.", "www.example.org"),
+        ("Müller.example", "xn--mller-kva.example"),
+        ("mu\u0308ller.example", "xn--mller-kva.example"),  # as file systems and keyboards of some machines write it
+        ("straße.example", "xn--strae-oqa.example"),  # not strasse.example
+        ("例え。jp", "xn--r8jz45g.jp"),
+        ("*.müller.example", "*.xn--mller-kva.example"),
+        ("::1", "::1"),
+    ],
+)
+def test_names_as_browsers_write_them(written: str, sent: str) -> None:
+    assert plain_host(written) == plain_host(sent) == sent
 
 
 @pytest.mark.parametrize(

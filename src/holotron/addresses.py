@@ -1,8 +1,9 @@
-"""Internet addresses: which are public, on which the browser's guard and the server's image fetcher have to agree; and
-those that hold a password.
+"""Internet addresses: which are public, on which the browser's guard and the server's image fetcher have to agree; how
+browsers write names; and addresses that hold a password.
 
 is_public("93.184.216.34")          # True
 is_public("64:ff9b::a9fe:a9fe")     # False: 169.254.169.254, seen through a translator
+plain_host("Müller.example.")       # 'xn--mller-kva.example'
 split_login("https://ann:pw@shop.example/x")        ('https://shop.example/x', ('ann', 'pw'))
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import unicodedata
 from urllib.parse import unquote
 
 _LOGIN = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)?(?P<login>[^/?#\\]*)@")
@@ -36,6 +38,15 @@ def is_public(text: str) -> bool:
 def in_url(host: str) -> str:
     """A host as it stands in an address: one of IPv6 in brackets."""
     return f"[{host}]" if ":" in host else host
+
+
+def plain_host(name: str) -> str:
+    """A host's name as browsers send it, so that names can be compared: small letters, those of other alphabets as
+    codes, no dot at the end. Python's own `idna` takes straße for strasse, which is another site."""
+    name = unicodedata.normalize("NFKC", name).lower().replace("。", ".").removesuffix(".")
+    return ".".join(
+        label if label.isascii() else f"xn--{label.encode('punycode').decode()}" for label in name.split(".")
+    )
 
 
 def split_login(url: str) -> tuple[str, tuple[str, str] | None]:

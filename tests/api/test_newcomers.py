@@ -67,6 +67,26 @@ def test_a_function_is_a_policy(site: Site, tmp_path: Path):
         run(shout, out=tmp_path / "run")
 
 
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("file:///home/ann/page.html", r"http\.server.*http://127\.0\.0\.1:8000/page\.html, with --private"),
+        (__file__, r"is a file, .*:8000/test_newcomers\.py"),
+        ("http://two words/", "not a valid address"),
+        (
+            "https://ann:secret-pw@other.example/",
+            "^https://other.example/ cannot be opened: .* not in the list of allowed",
+        ),
+        ("https://shop.example:s3cr3t-token/", "secret:token"),
+    ],
+)
+def test_a_start_that_cannot_be_is_said_before_anything_is_loaded(url: str, says: str):
+    token = holotron.Secret("token", "s3cr3t-token", ("shop.example",))
+    with pytest.raises(ConfigError, match=says) as told:
+        holotron.run("x", url=url, policy="http://127.0.0.1:9", allow="shop.example", secrets=[token])
+    assert "s3cr3t" not in str(told.value) and "secret-pw" not in str(told.value)
+
+
 @pytest.mark.browser
 def test_where_web_tasks_may_go(site: Site, tmp_path: Path):
     tasks = tmp_path / "tasks.jsonl"

@@ -118,7 +118,7 @@ def test_private_pages_need_permission(tmp_path, model, page):
     url, _ = page
     done = holotron("run", "Press it", "--url", url, "--policy", model.url, "--out", "t", code=2, cwd=tmp_path)
     assert "is at a private address" in done.stderr
-    assert "Add --private" in done.stderr
+    assert "(--private)" in done.stderr
 
 
 def test_eval_report_export(tmp_path):

@@ -25,6 +25,8 @@ def verdict(rules, url, method="POST", kind=Kind.REQUEST):
         ({"origin": SHOP}, "https://shop.example@evil.org/x", False),
         ({"origin": SHOP}, "wss://shop.example/x", True),
         ({"origin": "shop.example"}, "http://www.shop.example/x", True),
+        ({"origin": "https://straße.example"}, "https://xn--strae-oqa.example/x", True),
+        ({"origin": "straße.example"}, "https://www.xn--strae-oqa.example/x", True),
         ({"origin": "*.shop.example"}, f"{SHOP}/x", False),
         ({"origin": SHOP, "path": "/cart/*"}, f"{SHOP}/cart/add?x=1", True),
         ({"origin": SHOP, "path": "/cart/*"}, f"{SHOP}/cart/add/all", False),

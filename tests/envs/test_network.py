@@ -11,8 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holotron.envs import session
 from holotron.envs.downloads import safe_name
 from holotron.envs.network import Blocked, Guard, NetworkPolicy, check_url
+from holotron.envs.session import SessionOptions
+from holotron.envs.web import WebEnvironment
 from holotron.errors import ConfigError, EnvironmentFault
 from holotron.types import Goto, Task
 from tests.envs.site import Site
@@ -57,6 +60,8 @@ def test_addresses_are_completed(written, opened):
         "mailto:a@b.c",
         "http://",
         "http://example.com:notaport",
+        "http://two words",
+        "http://a%20b",
         "",
     ],
 )
@@ -89,6 +94,8 @@ def test_whatever_is_written_only_http_and_https_come_out(scheme, rest):
         ("0.0.1", "127.0.0.1", 80, False),
         ("[::1]:80", "::1", 80, True),
         ("::1", "::1", 80, True),
+        ("müller.de", "xn--mller-kva.de", 443, True),
+        ("*.Müller.de:443", "shop.müller.de", 443, True),
     ],
 )
 def test_host_patterns(pattern, host, port, allowed):
@@ -300,7 +307,61 @@ def test_a_start_page_that_must_not_or_does_not_open(run, browsers, site):
         run(main("file:///etc/passwd"))
     with pytest.raises(ConfigError, match="no start_url"):
         run(main(None))
-    with pytest.raises(ConfigError, match=r"localhost is at a private address.*List the site"):
+    with pytest.raises(ConfigError, match=r"localhost is at a private address.*--private"):
         run(main(site.url("/").replace("127.0.0.1", "localhost")))
     with pytest.raises(EnvironmentFault, match="did not open"):
         run(main("https://no-such-host.invalid/"))
+
+
+@pytest.mark.browser
+def test_a_start_page_that_leads_to_nothing_is_no_page_to_act_on(run, browse, site, elsewhere, monkeypatch):
+    """The guard answers with pages of its own, and an agent must not take them for the site's."""
+
+    async def opened(path, **options):
+        try:
+            async with browse("<p>start</p>", path, **options) as page:
+                return page.first.title
+        except (ConfigError, EnvironmentFault) as error:
+            return f"{type(error).__name__}: {error}"
+
+    closed = site.host.replace("127.0.0.1", "127.0.0.3")
+    both = NetworkPolicy(allow=(site.host, closed))
+    assert f"leads to http://{closed}/, and it refuses" in run(opened(f"/redirect?to=http://{closed}/", network=both))
+    for there in (elsewhere.url("/"), elsewhere.url("/").replace("http:", "https:")):
+        refused = run(opened(f"/redirect?to={there}"))  # a fault of this page's: other tasks go on
+        assert refused.startswith("EnvironmentFault")
+        assert "127.0.0.2 is not in the list of allowed sites; list it" in refused
+    assert elsewhere.seen == []
+    encrypted = site.url("/").replace("http:", "https:")
+    assert "it does not speak https; try http://" in run(opened(f"/redirect?to={encrypted}"))
+    assert "did not open: " in run(opened("/file.zip"))
+    for limit in ("NAVIGATION_TIMEOUT", "LOAD_CAP"):
+        monkeypatch.setattr(session, limit, 0.3)
+    assert run(opened("/slow?seconds=4")) in ("about:blank", "slow")  # not there yet, but it may come
+
+
+@pytest.mark.browser
+def test_names_with_other_letters(run, browsers, site, monkeypatch):
+    """The guard and the list of sites know them as the browser writes them."""
+    look_up = socket.getaddrinfo
+
+    def local(host, *args, **kwargs):
+        if host == "nobody.xn--strae-oqa.test":
+            raise socket.gaierror
+        return look_up("127.0.0.1" if host.endswith("xn--strae-oqa.test") else host, *args, **kwargs)
+
+    monkeypatch.setattr(socket, "getaddrinfo", local)
+    site.pages["/"] = "<title>found</title>"
+
+    async def title(name):
+        port = site.host.rpartition(":")[2]
+        environment = WebEnvironment(browsers.browsers, SessionOptions(network=NetworkPolicy(allow=("Straße.test",))))
+        try:
+            return (await environment.reset(Task("web", "x", start_url=f"http://{name}:{port}/"))).title
+        finally:
+            await environment.close()
+
+    for name in ("straße.test", "shop.STRAßE.test"):
+        assert run(title(name)) == "found"
+    with pytest.raises(EnvironmentFault, match="there is no site of that name"):
+        run(title("nobody.straße.test"))

@@ -27,6 +27,7 @@ def belongs(host: str, url: str) -> bool:
         ("127.0.0.1", "http://127.0.0.1:3000"),
         ("[::1]:80", "http://[::1]/"),
         ("münchen.example", "https://xn--mnchen-3ya.example"),
+        ("straße.example", "https://xn--strae-oqa.example"),
         ("bank.example", "wss://bank.example/socket"),
     ],
 )

@@ -11,6 +11,7 @@ In a program that has an event loop already: `await run_async(...)`, with the sa
 from __future__ import annotations
 
 import inspect
+import os
 import time
 import warnings
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from holotron.actions import action_to_json
+from holotron.addresses import split_login
 from holotron.agent.approval import Approval, Level
 from holotron.agent.events import Listener
 from holotron.agent.loop import Limits
@@ -29,7 +31,7 @@ from holotron.agent.steered import Steer
 from holotron.api.blocking import blocking
 from holotron.envs.effects.question import ALLOW_ONCE, REFUSE, Approver, Decision, Question
 from holotron.envs.effects.rules import Rules, load_rules
-from holotron.envs.network import NetworkPolicy
+from holotron.envs.network import Blocked, NetworkPolicy, check_url
 from holotron.envs.registry import PoolRequest, environments
 from holotron.envs.secrets import Secret, Secrets, parse_secret
 from holotron.errors import ConfigError
@@ -166,8 +168,10 @@ async def run_async(
         saved_state(options["profile"])
     if policy == BUNDLED and not private:
         warnings.warn(f"{NOT_FOR_THE_WEB} Name a larger model, or a server's address, as policy.", stacklevel=2)
+    kept = Secrets(known)
+    _check_start(url, options["network"], kept)
     today = time.strftime("%A, %Y-%m-%d")
-    task = Task("web", "task", goal + Secrets(known).explain(), start_url=url, options={"today": today})
+    task = Task("web", "task", goal + kept.explain(), start_url=url, options={"today": today})
     actor, shown = await _actor(policy, view)
     folder = None if out is None else Path(out)
     try:
@@ -209,6 +213,19 @@ def _check(goal: Any, url: Any, steps: Any, seconds: Any, tokens: Any, view: Any
         raise ConfigError(f"tokens is a whole number, at least 1, or None; not {tokens!r}")
     if not isinstance(view, View):
         raise ConfigError(f"view is a holotron.View, such as View(width=1280, height=720); not {view!r:.60}")
+
+
+def _check_start(url: str, network: NetworkPolicy, kept: Secrets) -> None:
+    """Before a model is loaded for it."""
+    bare, _ = split_login(url)
+    if bare.startswith("file:") or os.path.isfile(bare):
+        served = f"http://127.0.0.1:8000/{Path(bare).name}"
+        how = f'Run "python -m http.server" in its folder, and start at {served}, with --private (private=True).'
+        raise ConfigError(kept.redact(f"{bare} is a file, and only http and https are opened. {how}"))
+    try:
+        check_url(bare, network)
+    except Blocked as blocked:
+        raise ConfigError(kept.redact(f"{bare} cannot be opened: {blocked}.")) from None
 
 
 async def _actor(policy: str | PolicyRequest | Policy | Act, view: View) -> tuple[Policy, View]:

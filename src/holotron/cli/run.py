@@ -17,7 +17,6 @@ import typer
 from holotron.cli.agent_options import with_policy, with_view
 from holotron.cli.eval_results import PRICES, prices_of
 from holotron.cli.watching import WATCH, WATCH_AT, watching
-from holotron.errors import ConfigError
 from holotron.model.bundled import BUNDLED
 from holotron.types import Outcome
 
@@ -152,10 +151,7 @@ def run(
             listeners=[lambda episode, event: _show(console, event), hear, *([] if live is None else [live.hear])],
             steer=None if live is None else live.steer,
         )
-        try:
-            result, stopped_by = asyncio.run(_interruptible(work))
-        except ConfigError as error:
-            raise ConfigError(f"{error}{_remedy(str(error))}") from None
+        result, stopped_by = asyncio.run(_interruptible(work))
         if result is None:  # stopped
             if not ended:
                 raise typer.Exit(128 + stopped_by)  # before there was anything to record
@@ -207,13 +203,9 @@ def _close(console: Console, result: RunResult) -> None:
     for question in result.refused:
         console.print(f"REFUSED, so not done: {question}", style="red bold", markup=False, highlight=False)
     if result.error:
-        console.print(result.error + _remedy(result.error), style="yellow", markup=False, highlight=False)
+        console.print(result.error, style="yellow", markup=False, highlight=False)
     if result.answer:
         console.print(result.answer, style="bold", markup=False, highlight=False)
-
-
-def _remedy(error: str) -> str:
-    return " Add --private to allow that." if "private address" in error else ""
 
 
 _COLOURS: dict[str, Literal["green", "red", "yellow"]] = {

@@ -17,12 +17,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import re
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from holotron.addresses import is_public
+from holotron.addresses import is_public, plain_host
 from holotron.envs.connections import Connections
 from holotron.errors import ConfigError
 
@@ -31,6 +32,7 @@ RESOLVE_NOTHING = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
 HEAD_LIMIT = 256 * 1024  # bytes of request or response head
 CONNECT_TIMEOUT = 15.0
 DEFAULT_PORTS = {"http": 80, "https": 443}
+_NO_HOST = re.compile(r"""[\s"#%<>\\^`{|}]""")  # a browser would write these in another way, or open nothing
 
 
 class Blocked(Exception):
@@ -53,7 +55,7 @@ class NetworkPolicy:
                 raise ConfigError(f"{pattern!r} is not a host pattern. Use example.com, *.example.com or host:8080.")
 
     def listed(self, host: str, port: int) -> bool:
-        return any(_matches(pattern, host.lower().rstrip("."), port) for pattern in self.allow)
+        return any(_matches(pattern, plain_host(host), port) for pattern in self.allow)
 
     def check_host(self, host: str, port: int) -> None:
         """By name alone; addresses are checked after the name is looked up."""
@@ -80,9 +82,12 @@ def check_url(url: str, policy: NetworkPolicy) -> str:
         raise Blocked(f"{url!r} is not a valid address: {error}") from None
     if parts.scheme not in ("http", "https"):
         raise Blocked(f"{parts.scheme}: addresses are not opened, only http and https")
-    if not host:
+    if not host or _NO_HOST.search(plain_host(host)):
         raise Blocked(f"{url!r} is not a valid address")
     policy.check_host(host, port or DEFAULT_PORTS[parts.scheme])
+    if not host.isascii():
+        login, at, _ = parts.netloc.rpartition("@")
+        parts = parts._replace(netloc=f"{login}{at}{plain_host(host)}{f':{port}' if port else ''}")
     return parts.geturl()  # what was checked is what is opened
 
 
@@ -96,6 +101,7 @@ class Guard:
         self._connections = Connections()
         self._blocked: dict[str, None] = {}
         self._unreachable: dict[tuple[str, int], str] = {}
+        self._refused: dict[tuple[str, int], str] = {}
 
     async def start(self) -> Guard:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=HEAD_LIMIT)
@@ -113,9 +119,11 @@ class Guard:
 
     def why_unreachable(self, url: str) -> str:
         """Why no connection could be made to the site of an address when it was last tried; empty: one could."""
-        parts = urlsplit(url)
-        port = parts.port or DEFAULT_PORTS.get(parts.scheme, 0)
-        return self._unreachable.get((parts.hostname or "", port), "")
+        return self._unreachable.get(_site(url), "")
+
+    def why_refused(self, url: str) -> str:
+        """Why the policy keeps a session from the site of an address; empty: it does not, or nobody has tried."""
+        return self._refused.get(_site(url), "")
 
     async def close(self) -> None:
         await self._connections.close(self._server)
@@ -136,9 +144,11 @@ class Guard:
             if not tunnel and parts.scheme != "http":
                 raise Blocked(f"{parts.scheme} is not relayed")
             there, back = await self._connect(host, port)
-            self._unreachable.pop((host, port), None)
+            for failures in (self._unreachable, self._refused):
+                failures.pop((host, port), None)
         except Blocked as blocked:
             self._blocked[str(blocked)] = None
+            self._refused[host, port] = str(blocked)
             return await _answer(writer, "403 Forbidden", str(blocked))
         except (OSError, TimeoutError) as error:
             why = self._unreachable[host, port] = _reason(error)
@@ -180,6 +190,11 @@ class Guard:
         for address in addresses:
             self.policy.check_address(host, port, address)
         return await _open_any(addresses, port)
+
+
+def _site(url: str) -> tuple[str, int]:
+    parts = urlsplit(url)
+    return parts.hostname or "", parts.port or DEFAULT_PORTS.get(parts.scheme, 0)
 
 
 def _reason(error: OSError | TimeoutError) -> str:
@@ -237,7 +252,7 @@ def _matches(pattern: str, host: str, port: int) -> bool:
         name, wanted = pattern.lower(), ""
     if wanted and int(wanted) != port:
         return False
-    name = name.strip("[]")
+    name = plain_host(name.strip("[]"))
     if name.startswith("*."):
         return host.endswith(name[1:])
     return host == name or (host.endswith(f".{name}") and not _is_address(host))

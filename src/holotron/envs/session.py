@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from playwright.async_api import Dialog, Download, FileChooser, Page
+from playwright.async_api import Dialog, Download, FileChooser, Page, Response
 from playwright.async_api import Error as PlaywrightError
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from holotron.addresses import split_login
+from holotron.envs.arrival import STILL_LOADING, Arrival, why_no_page
 from holotron.envs.attached import OtherTabs, leave, opened_by, screen
 from holotron.envs.dialogs import answer_dialog
 from holotron.envs.downloads import Downloads
@@ -228,19 +228,18 @@ class Session:
 
     # ------------------------------------------------------------------------------------------------ going somewhere
 
-    async def goto(self, url: str) -> str:
-        """Why it could not be reached, if it could not."""
+    async def goto(self, url: str) -> Arrival:
         try:
             url = check_url(url, self._options.network)
         except Blocked as blocked:
             raise ActionRefused(f"Not opened: {blocked}.") from None
         blank = self.tab.page.url == "about:blank"
-        await self._navigate(f"{url} could not be opened", lambda page: page.goto(url, **self._loading))
+        why, landed = await self._navigate(f"{url} could not be opened", lambda page: page.goto(url, **self._loading))
         if blank:  # the empty page before the first one is nothing to go back to
             await self.tab.send("Page.resetNavigationHistory")
-        if why := self._guard.why_unreachable(url):
-            self.note(f"{url} cannot be reached: {why}.")
-        return why
+        arrival = Arrival.of(url, landed, why, self._guard)
+        self.note(arrival.note)
+        return arrival
 
     @property
     def _loading(self) -> dict[str, Any]:
@@ -249,32 +248,35 @@ class Session:
         return {"wait_until": "domcontentloaded", "timeout": limit}
 
     async def back(self) -> None:
-        async def go_back(page: Page) -> None:
+        async def go_back(page: Page) -> Response | None:
             before = page.url
-            if await page.go_back(**self._loading) is None and page.url == before:
+            if (answer := await page.go_back(**self._loading)) is None and page.url == before:
                 raise ActionRefused("There is no page to go back to.")
+            return answer
 
         await self._navigate("Going back failed", go_back)
 
     async def refresh(self) -> None:
         await self._navigate("Reloading failed", lambda page: page.reload(**self._loading))
 
-    async def _navigate(self, failure: str, go: Callable[[Page], Any]) -> None:
-        since = time.monotonic()
+    async def _navigate(self, failure: str, go: Callable[[Page], Awaitable[Response | None]]) -> tuple[str, str]:
+        """Why the browser shows no page, if it shows none; and which address has answered."""
+        since, why, landed = time.monotonic(), "", ""
         try:
             async with self.patience.limit(None if self.gate is None else NAVIGATION_TIMEOUT):
-                await go(self.tab.page)
+                answer = await go(self.tab.page)
+                landed = answer.url if answer is not None else ""
         except (PlaywrightTimeout, TimeoutError):
-            self.note("The page is still loading.")
+            self.note(STILL_LOADING)
         except PlaywrightError as error:
             if not self._lease.alive:
                 raise EnvironmentFault("The browser is gone.") from error
             if self.tab.crashed:
                 raise PageCrash("The page's process died while it was loading.") from error
-            reason = re.search(r"net::(\w+)", str(error))
-            if reason is None or reason[1] != "ERR_ABORTED":  # aborted: a download, or an answer without a page
-                self.note(f"{failure}: {reason[1] if reason else first_line(error)}.")
+            if why := why_no_page(error):
+                self.note(f"{failure}: {why}.")
         await self.settle(since, LOAD_CAP)
+        return why, landed
 
     # ------------------------------------------------------------------------------------------------------------ tabs
 

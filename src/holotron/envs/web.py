@@ -17,12 +17,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
-from urllib.parse import urlsplit
 
 from PIL import Image
 
 from holotron.addresses import split_login
 from holotron.envs import dom
+from holotron.envs.arrival import HOW_TO_ALLOW, STILL_LOADING
 from holotron.envs.effects.judging import origin_of
 from holotron.envs.effects.question import Approver
 from holotron.envs.effects.watching import before_dragging, name_of_control
@@ -158,13 +158,16 @@ class WebEnvironment:
         session = self._open_session
         if session.gate is not None:
             session.gate.ask = self._ask
-        if unreachable := await session.goto(url):
-            raise EnvironmentFault(f"The start page {url} did not open: {unreachable}.")
+        arrival = await session.goto(url)
+        if arrival.refused:
+            raise ConfigError(f"The start page {url} is not allowed: {arrival.refused}; {HOW_TO_ALLOW}.")
+        if arrival.unreachable:
+            raise EnvironmentFault(f"The start page {url} did not open: {arrival.unreachable}.")
         observation = await self.observe()
-        if f"Blocked: {urlsplit(url).hostname} is" in observation.note:  # the page shown is the guard's own
-            raise ConfigError(f"The start page {url} is not allowed. {observation.note} List the site as allowed.")
-        if observation.url.startswith("chrome-error:"):
-            raise EnvironmentFault(f"The start page {url} did not open. {observation.note}")
+        empty = observation.url == "about:blank" != url and STILL_LOADING not in observation.note
+        if empty or observation.url.startswith("chrome-error:"):
+            nothing = "it answered with nothing to show: a download, or an empty page."
+            raise EnvironmentFault(f"The start page {url} did not open: {observation.note or nothing}")
         return observation
 
     async def _renewed(self) -> bool:
@@ -294,7 +297,7 @@ class WebEnvironment:
         try:
             return check_url(task.start_url, self._options.network)
         except Blocked as blocked:
-            raise ConfigError(f"The start_url of {task.id} cannot be opened: {blocked}.") from None
+            raise ConfigError(f"The start page of {task.id} cannot be opened: {blocked}.") from None
 
     async def _act(self, session: Session, action: Action) -> None:
         since = time.monotonic()

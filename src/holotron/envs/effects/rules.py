@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
+from holotron.addresses import plain_host
 from holotron.envs.effects.question import Kind, group_of
 from holotron.envs.network import DEFAULT_PORTS, NetworkPolicy
 from holotron.errors import ConfigError
@@ -60,7 +61,9 @@ class Rule:
         if "://" not in self.origin:
             return NetworkPolicy(allow=(self.origin,)).listed(parts.hostname or "", port)
         own = urlsplit(self.origin)
-        return (own.scheme, own.hostname, own.port or DEFAULT_PORTS.get(own.scheme)) == (scheme, parts.hostname, port)
+        if (own.scheme, own.port or DEFAULT_PORTS.get(own.scheme)) != (scheme, port):
+            return False
+        return plain_host(own.hostname or "") == plain_host(parts.hostname or "")
 
     def _matches_path(self, path: str) -> bool:
         """To the letter where it opens, generously where it closes: `/Order/` is `/order` to many servers."""
