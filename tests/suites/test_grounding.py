@@ -13,8 +13,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from PIL import Image
+from PIL import ExifTags, Image
 
+from holotron.agent.coordinates import Frame, Screen, point_to_page
 from holotron.agent.policies.scripted import ScriptedPolicy
 from holotron.errors import ConfigError, InputError
 from holotron.evals.evaluate import evaluate
@@ -23,7 +24,8 @@ from holotron.rollouts.store import RunReader
 from holotron.suites.base import GROUNDING, find_suite, suites
 from holotron.suites.grounding.benchmarks import BENCHMARKS, load
 from holotron.suites.grounding.items import Box, Nothing, Polygon, box, numbers_of, polygon
-from holotron.types import Answer, Click
+from holotron.suites.grounding.play import GroundingEnvironment
+from holotron.types import Answer, Click, Task
 
 HERE = Path(__file__).parent
 DATA = Path(os.environ.get("HOLOTRON_BENCHMARKS", HERE.parents[2] / "shared" / "data"))  # published files, not in here
@@ -101,6 +103,18 @@ def test_boxes_are_held_to_their_notation():
     ):
         with pytest.raises(InputError, match=says):
             box(values, notation, size, "file.json, row 7")  # type: ignore[arg-type]
+
+
+def test_the_last_pixel_of_a_box_is_in_it_in_every_frame():
+    """Shares of a picture, and pixels that went through shares, come out a rounding away from whole pixels."""
+    for width, edge in ((3840, 62), (750, 401), (1920, 1403)):
+        target = box([10, 5, edge, 50], "xyxy", (width, 1000), "x")
+        screen = Screen((width, 1000), (width, 1000))
+        assert target.holds(point_to_page(Frame.PIXELS, screen, edge, 50))
+        assert target.holds(point_to_page(Frame.UNIT, screen, edge / width, 0.05))
+        assert not target.holds(point_to_page(Frame.PIXELS, screen, edge + 1, 50))
+        shares = box([0.0, 0.005, edge / width, 0.05], "unit", (width, 1000), "x")
+        assert shares.holds((edge, 50)) and not shares.holds((edge + 0.01, 50))
 
 
 def made(name: str, folder: Path) -> tuple[Path, str]:
@@ -266,6 +280,40 @@ def test_two_pictures_of_one_name_are_not_guessed_between(tmp_path):
         load("screenspot-v2", folder)
     (folder / file).write_text((folder / file).read_text().replace("a.png", "images/a.png"))
     assert {item.size for item in load("screenspot-v2", folder).values()} == {(200, 100)}
+
+
+def test_what_tools_leave_beside_the_files_and_in_them_is_no_obstacle(tmp_path):
+    folder, file = made("screenspot-v2", tmp_path / "files")
+    for junk in ("__MACOSX", ".cache"):
+        (folder / junk).mkdir()
+        (folder / junk / "a.png").write_bytes(b"not a picture")
+    text = (folder / file).read_text().replace("a.png", "C:\\\\pictures\\\\a.png")
+    (folder / file).write_text(text, encoding="utf-8-sig")
+    assert len(load("screenspot-v2", folder)) == 2
+
+
+def test_files_that_are_not_there_say_where_they_come_from(tmp_path):
+    folder, _ = made("screenspot-v2", tmp_path / "files")
+    (folder / "images" / "a.png").unlink()
+    (folder / "images.zip").write_bytes(b"")
+    with pytest.raises(InputError, match=r"row 1: .*no file a.png; unpack images.zip there"):
+        load("screenspot-v2", folder)
+    other, _ = made("screenspot", tmp_path / "other")
+    with pytest.raises(InputError, match="as OS-Copilot/ScreenSpot-v2 publishes it"):
+        load("screenspot-v2", other)
+
+
+def test_a_picture_that_is_stored_on_its_side_is_shown_as_it_is_meant(tmp_path):
+    folder, _ = made("groundui-1k", tmp_path / "files")
+    noted, lying = Image.Exif(), io.BytesIO()
+    noted[ExifTags.Base.Orientation] = 6  # to be turned right by a quarter
+    Image.new("RGB", (200, 100)).transpose(Image.Transpose.ROTATE_90).save(lying, "JPEG", exif=noted)
+    row = {"image": {"bytes": lying.getvalue(), "path": None}, "instruction": "press", "bbox": [150, 20, 190, 70]}
+    pq.write_table(pa.Table.from_pylist([row]), folder / "test.parquet")
+    (item,) = load("groundui-1k", folder).values()
+    shown = asyncio.run(GroundingEnvironment({"a": item}).reset(Task("groundui-1k", "a")))
+    with Image.open(io.BytesIO(shown.image)) as upright:
+        assert item.size == shown.image_size == shown.viewport == upright.size == (200, 100)
 
 
 def test_what_is_missing_is_said():

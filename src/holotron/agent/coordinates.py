@@ -89,16 +89,17 @@ _EDGE = 0.1  # the far edge itself is already outside: a click there would miss 
 def _to_page(frame: Frame, value: float, image: int, viewport: int, name: str) -> float:
     match frame:
         case Frame.PIXELS:
-            limit, fraction = image, value / image
+            limit, place, whole = image, value, image
         case Frame.THOUSAND:
-            limit, fraction = 1000, value / 1000
+            limit, place, whole = 1000, value, 1000
         case Frame.CELLS:
-            limit, fraction = 999, (value + 0.5) / 1000
+            limit, place, whole = 999, value + 0.5, 1000
         case Frame.UNIT:
-            limit, fraction = 1, value
+            limit, place, whole = 1, value, 1
     if not (math.isfinite(value) and 0 <= value <= limit):
         raise InvalidAction(f"{name} = {value:g} is off the screen; it must be between 0 and {limit}")
-    return min(fraction * viewport, viewport - min(_EDGE, viewport / 1500))  # in the last of a thousand cells
+    # Multiplied first: pixel 62 of 3840 stays pixel 62, and not 62.00000000000001, which is past the edge of a box.
+    return min(place * viewport / whole, viewport - min(_EDGE, viewport / 1500))  # in the last of a thousand cells
 
 
 def _to_model(frame: Frame, value: float, image: int, viewport: int) -> float:

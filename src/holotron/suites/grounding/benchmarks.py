@@ -86,10 +86,13 @@ def load(name: str, folder: Path) -> dict[str, GroundingItem]:
             f"there is no folder {folder}; get {benchmark.name} from {benchmark.source} and name its folder"
         )
     items: dict[str, GroundingItem] = {}
-    for item in benchmark.load(folder):
-        if item.id in items:
-            raise InputError(f"{folder}: the id {item.id!r} occurs twice")
-        items[item.id] = item
+    try:
+        for item in benchmark.load(folder):
+            if item.id in items:
+                raise InputError(f"{folder}: the id {item.id!r} occurs twice")
+            items[item.id] = item
+    except formats.MissingFile as error:
+        raise InputError(f"{error}; {name} is read as {benchmark.source} publishes it") from None
     if not items:
         raise InputError(f"{folder} holds no items of {name}")
     return items

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
+from PIL import ExifTags, Image
 
 from holotron.errors import InputError, MissingDependency
 from holotron.suites.grounding.items import GroundingItem, Notation, Nothing, Target, box, numbers_of, polygon
@@ -52,7 +52,7 @@ def screenspot_pro(folder: Path) -> Iterator[GroundingItem]:
                 text(row, "instruction", where),
                 size,
                 box(row.get("bbox"), "xyxy", size, where),
-                reader(folder / "images" / text(row, "img_filename", where), where),
+                reader(folder / "images" / slashed(text(row, "img_filename", where)), where),
                 tags,
             )
 
@@ -94,8 +94,7 @@ def groundui(folder: Path) -> Iterator[GroundingItem]:
 def showdown(folder: Path) -> Iterator[GroundingItem]:
     """Showdown-clicks: `data.csv` with x1, y1, x2, y2 in pixels, pictures beside it."""
     file = find(folder, "data.csv")
-    content = text_content(file).removeprefix("\ufeff")  # what spreadsheets put before it
-    for number, row in enumerate(csv.DictReader(io.StringIO(content, newline="")), start=1):
+    for number, row in enumerate(csv.DictReader(io.StringIO(text_content(file), newline="")), start=1):
         where = f"{file}, row {number}"
         try:
             size = (int(row["width"]), int(row["height"]))
@@ -122,10 +121,10 @@ def parquet_items(folder: Path, notation: Notation, tags: Mapping[str, str]) -> 
         import pyarrow.parquet as parquet
     except ModuleNotFoundError:
         raise MissingDependency.extra("pyarrow", "agent") from None
-    files = sorted(folder.rglob("*.parquet"))
+    files = [path for paths in _index(folder).values() for path in paths if path.suffix == ".parquet"]
     if not files:
-        raise InputError(f"{folder} holds no Parquet files")
-    for file in files:
+        raise MissingFile(f"{folder} holds no Parquet files")
+    for file in sorted(files):
         number = 0
         try:
             for batch in parquet.ParquetFile(file).iter_batches(batch_size=32):
@@ -168,8 +167,13 @@ def picture_of(folder: Path, row: Row, key: str, where: str) -> Path:
         raise InputError(str(error) if str(error).startswith(where) else f"{where}: {error}") from None
 
 
+class MissingFile(InputError):
+    """The benchmark's folder does not hold what its publishers put there."""
+
+
 def find(folder: Path, name: str) -> Path:
     """A file of the benchmark, wherever below the folder it was unpacked."""
+    name = slashed(name)
     if (folder / name).is_file():
         return folder / name
     found = _index(folder).get(Path(name).name, [])
@@ -177,15 +181,23 @@ def find(folder: Path, name: str) -> Path:
     if len(ending or found) > 1:
         raise InputError(f"{folder} has several files {name}: {', '.join(map(str, (ending or found)[:2]))}")
     if not found:
-        raise InputError(f"{folder} has no file {name}")
+        packed = sorted(path.name for path in folder.iterdir() if path.suffix in (".zip", ".tar", ".gz", ".tgz"))
+        raise MissingFile(f"{folder} has no file {name}" + (f"; unpack {packed[0]} there" if packed else ""))
     return (ending or found)[0]
+
+
+def slashed(name: str) -> str:
+    """Some files were written on Windows."""
+    return name.replace("\\", "/")
 
 
 @lru_cache(maxsize=8)
 def _index(folder: Path) -> dict[str, list[Path]]:
+    """All files by name, but for what tools leave beside them: hidden folders, and copies that macOS packs along."""
     index: dict[str, list[Path]] = {}
     for path in sorted(folder.rglob("*")):
-        if path.is_file():
+        inside = path.relative_to(folder).parts
+        if path.is_file() and not any(part.startswith(".") or part == "__MACOSX" for part in inside):
             index.setdefault(path.name, []).append(path)
     return index
 
@@ -227,8 +239,16 @@ def _buckets(folder: Path) -> dict[str, list[str]]:
 def _measured(picture: Path | io.BytesIO, where: str) -> tuple[int, int]:
     try:
         with Image.open(picture) as opened:
-            return opened.size
+            return (opened.height, opened.width) if orientation(opened) >= 5 else opened.size
     except FileNotFoundError:
         raise InputError(f"{where}: its picture {picture} is not there") from None
     except (OSError, ValueError) as error:
         raise InputError(f"{where}: its picture cannot be read: {error}") from None
+
+
+def orientation(picture: Image.Image) -> int:
+    """How a picture is meant that is stored turned or mirrored, as cameras note it: 1 as it is, from 5 on it lies on
+    its side. Models are shown it as meant."""
+    if "exif" not in picture.info:  # to ask a PNG for more would decode it
+        return 1
+    return int(picture.getexif().get(ExifTags.Base.Orientation, 1))

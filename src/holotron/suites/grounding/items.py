@@ -17,6 +17,7 @@ Notation = Literal[
 ]  # corners in pixels; corner and size in pixels; corners as shares of the picture
 Point = tuple[float, float]
 SLACK = 0.01  # of the picture's side: published boxes overlap the edge by a pixel or two
+ROUNDING = 1e-6  # pixels: shares of a picture and coordinates of a model do not come out at whole pixels exactly
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +28,12 @@ class Box:
     bottom: float
 
     def holds(self, point: Point | None) -> bool:
-        """Edges count, as in the official scripts."""
-        return point is not None and self.left <= point[0] <= self.right and self.top <= point[1] <= self.bottom
+        """Edges count, as in the official scripts, whatever rounding made of them."""
+        if point is None:
+            return False
+        x, y = point
+        across = self.left - ROUNDING <= x <= self.right + ROUNDING
+        return across and self.top - ROUNDING <= y <= self.bottom + ROUNDING
 
     @property
     def outline(self) -> tuple[Point, ...]:

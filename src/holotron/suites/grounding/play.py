@@ -14,12 +14,13 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from PIL import Image
+from PIL import Image, ImageOps
 
 from holotron.agent.loop import Limits
 from holotron.errors import ConfigError
 from holotron.suites.base import Suite, SuiteRequest, environments_of, suites
 from holotron.suites.grounding.benchmarks import BENCHMARKS, Benchmark, load
+from holotron.suites.grounding.formats import orientation
 from holotron.suites.grounding.items import Box, GroundingItem
 from holotron.types import Action, Click, DoubleClick, Observation, RightClick, StepResult, Task, Write
 
@@ -82,10 +83,10 @@ class GroundingEnvironment:
         data = item.picture()
         with Image.open(io.BytesIO(data)) as opened:
             mime, size = Image.MIME.get(opened.format or "", "image/png"), opened.size
-            if mime not in ("image/png", "image/jpeg", "image/webp"):
-                buffer = io.BytesIO()
-                opened.convert("RGB").save(buffer, "PNG")
-                data, mime = buffer.getvalue(), "image/png"
+            if mime not in ("image/png", "image/jpeg", "image/webp") or orientation(opened) > 1:
+                buffer, picture = io.BytesIO(), ImageOps.exif_transpose(opened).convert("RGB")
+                picture.save(buffer, "PNG")
+                data, mime, size = buffer.getvalue(), "image/png", picture.size
         self._task = replace(task, goal=item.instruction)
         self._shown = Observation(data, mime, size, item.size)
         return self._shown

@@ -85,8 +85,9 @@ def object_of(file: Path) -> Mapping[str, Any]:
 
 
 def text_content(file: Path) -> str:
+    """Without the mark that Windows and spreadsheets put before it."""
     try:
-        return file.read_text(encoding="utf-8")
+        return file.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise InputError(f"cannot read {file}: {error.strerror}") from None
     except UnicodeDecodeError as error:
