@@ -25,8 +25,8 @@ def test_attempts_come_later_each_time_and_end():
     assert Attempts(1).again_after(0) is None
 
 
-def failed(outcome: Outcome) -> Trajectory:
-    return Trajectory("e", TASK, (), outcome, error="no display.")
+def failed(outcome: Outcome, error: str = "no display.") -> Trajectory:
+    return Trajectory("e", TASK, (), outcome, error=error)
 
 
 def test_a_streak_ends_a_run_unless_something_works():
@@ -40,6 +40,16 @@ def test_a_streak_ends_a_run_unless_something_works():
         streak.add(failed(Outcome.ENVIRONMENT_ERROR))
     with pytest.raises(PolicyError):
         streak.add(failed(Outcome.POLICY_ERROR))
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [("no display", "no display. Call"), ("no display.", "no display. Call"), ("running?", "running? Call")],
+)
+def test_the_advice_is_a_sentence_of_its_own(error: str, said: str):
+    with pytest.raises(PolicyError) as stopped:
+        ErrorStreak(1, "Call again.").add(failed(Outcome.POLICY_ERROR, error))
+    assert said in str(stopped.value)
 
 
 @given(st.lists(st.floats(0.01, 100), min_size=1, max_size=60), st.floats(1, 5), st.floats(0, 10))

@@ -51,7 +51,8 @@ class ErrorStreak:
             kind: type[HolotronError] = PolicyError
             if trajectory.outcome is Outcome.ENVIRONMENT_ERROR:
                 kind = EnvironmentFault
-            raise kind(f"stopped after {self.length} errors in a row; the last: {self.last}{self._advice}")
+            last = self.last if self.last.endswith((".", "?", "!")) else f"{self.last}."
+            raise kind(f"stopped after {self.length} errors in a row; the last: {last}{self._advice}")
 
     def clear(self) -> None:
         """Something went right."""
