@@ -11,7 +11,8 @@ import pytest
 from holotron.agent.dialects import dialects, make_dialect
 from holotron.agent.history import parse_history
 from holotron.agent.loop import Episode, Limits
-from holotron.agent.policies.openai_api import OpenAIPolicy, Sampling, served_models, without_credentials
+from holotron.agent.policies.openai_api import OpenAIPolicy, Sampling, served_models
+from holotron.agent.policies.wire import without_credentials
 from holotron.errors import ConfigError, PolicyError
 from holotron.types import Outcome, Task
 from tests.agent.strict_server import StrictServer, strict_server
@@ -170,6 +171,7 @@ def test_the_key_is_used_and_never_written_down(server, monkeypatch):
     assert without_credentials("https://me:pw@host:8/v1?key=k") == "https://host:8/v1"
 
 
-def test_addresses_are_checked():
-    with pytest.raises(ConfigError, match="http"):
-        OpenAIPolicy("localhost:8000", "m", make_dialect("holotron"), parse_history("append"))
+@pytest.mark.parametrize("address", ["localhost:8000", "http://[::1/v1", "http://localhost:99999/v1"])
+def test_addresses_are_checked(address):
+    with pytest.raises(ConfigError, match="is not the address of a server"):
+        OpenAIPolicy(address, "m", make_dialect("holotron"), parse_history("append"))

@@ -342,6 +342,8 @@ def test_settings_that_make_no_sense():
         (lambda: protocols.get("webvoyager")(JudgeRequest(threshold=3)), "has no threshold"),
         (lambda: protocols.get("webvoyagr"), "did you mean webvoyager"),
         (lambda: JudgeModel("localhost:8000", "m"), "is not the address"),
+        (lambda: JudgeModel("http://[::1/v1", "m"), "is not the address"),
+        (lambda: JudgeModel("http://localhost:99999/v1", "m"), "is not the address"),
         (lambda: JudgeModel("http://localhost:8000/v1", "m", parallel=0), "at least one request"),
     ):
         with pytest.raises(ConfigError, match=says):

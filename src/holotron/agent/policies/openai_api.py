@@ -13,12 +13,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit, urlunsplit
+from typing import Any
 
 from holotron.agent.dialects.base import Dialect, Output
 from holotron.agent.history import History
@@ -27,13 +25,11 @@ from holotron.agent.policies.adapting import NO_TEMPERATURE, Fitting
 from holotron.agent.policies.answers import completion_of, refusal_text
 from holotron.agent.policies.conversation import Conversation, new_messages
 from holotron.agent.policies.registry import MAX_TOKENS, PolicyRequest, declares, policies
+from holotron.agent.policies.wire import agents_key, client, without_credentials
 from holotron.agent.profiles import Profile, profile_for
 from holotron.envs.base import Environment
-from holotron.errors import CapacityError, ConfigError, MissingDependency, PolicyError
+from holotron.errors import CapacityError, ConfigError, PolicyError
 from holotron.types import Completion, Task
-
-if TYPE_CHECKING:
-    from openai import AsyncOpenAI
 
 log = logging.getLogger("holotron.policy")
 
@@ -78,6 +74,7 @@ class OpenAIPolicy:
     ) -> None:
         """`structured`: ask for the dialect's schema. `sessions`: use the server's sessions if it has them.
         `retries`: ten take most of a minute, in which a server that died is there again."""
+        self._client = client(base_url, agents_key(), request_seconds, retries)
         self._base_url = without_credentials(base_url)
         self._model = model
         self._dialect = dialect
@@ -86,7 +83,6 @@ class OpenAIPolicy:
         self._structured = structured
         self._sessions = sessions
         self._extra_body = dict(extra_body or {})
-        self._client = _client(base_url, request_seconds, retries)
         self._abilities: Abilities | None = None
         self._asking = asyncio.Lock()
         self._fitting = Fitting(temperature=True)
@@ -297,30 +293,7 @@ class _SessionChat:
             await self._policy.close_session(id)
 
 
-# ------------------------------------------------------------------------------------------------------------ the wire
-
-
-def _client(base_url: str, seconds: float, retries: int) -> AsyncOpenAI:
-    try:
-        parts = urlsplit(base_url)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # brackets that do not close, a port of 99999
-        usable = False
-    if not usable:
-        raise ConfigError(f"{base_url!r} is not the address of a server; write one such as http://localhost:8000/v1")
-    try:
-        from openai import AsyncOpenAI
-    except ImportError:
-        raise MissingDependency.extra("openai", "agent") from None
-    key = os.environ.get("HOLOTRON_API_KEY") or os.environ.get("OPENAI_API_KEY") or "none"
-    return AsyncOpenAI(base_url=base_url, api_key=key, timeout=seconds, max_retries=retries)
-
-
-def without_credentials(url: str) -> str:
-    """The address without user, password and query: what may be stored and shown."""
-    parts = urlsplit(url)
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit((parts.scheme, host, parts.path, "", ""))
+# ------------------------------------------------------------------------------------------------ what a server offers
 
 
 def _response_format(output: Output, abilities: Abilities) -> dict[str, Any] | None:
@@ -334,16 +307,16 @@ def _response_format(output: Output, abilities: Abilities) -> dict[str, Any] | N
 
 async def served_models(base_url: str) -> dict[str, Any]:
     """The models of a server by name, each with what its card says of it as an agent (None where it says nothing)."""
-    client = _client(base_url, 30.0, 1)
+    server = client(base_url, agents_key(), 30.0, 1)
     import openai
 
     try:
-        return {model.id: getattr(model, "agent", None) async for model in client.models.list()}
+        return {model.id: getattr(model, "agent", None) async for model in server.models.list()}
     except openai.OpenAIError as error:
         hint = " Is a server running there?" if isinstance(error, openai.APIConnectionError) else ""
         raise PolicyError(f"cannot list the models of {without_credentials(base_url)}: {error}{hint}") from None
     finally:
-        await client.close()
+        await server.close()
 
 
 async def choose_model(base_url: str, model: str | None) -> tuple[str, Profile]:

@@ -17,18 +17,14 @@ import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from typing import Any
 
 from holotron.agent.messages import Message, to_openai
 from holotron.agent.policies.adapting import Fitting
 from holotron.agent.policies.answers import refusal_text
-from holotron.agent.policies.openai_api import without_credentials
-from holotron.errors import ConfigError, MissingDependency, PolicyError
+from holotron.agent.policies.wire import client, without_credentials
+from holotron.errors import ConfigError, PolicyError
 from holotron.evals.judging.cases import Said
-
-if TYPE_CHECKING:
-    from openai import AsyncOpenAI
 
 _KEYS = ("HOLOTRON_JUDGE_API_KEY", "OPENAI_API_KEY")
 _STOPPED = "content_filter"
@@ -69,12 +65,12 @@ class JudgeModel:
         before it is tried again."""
         if parallel < 1 or seconds <= 0 or retries < 0:
             raise ConfigError("a judge needs at least one request at a time, some seconds for it, and retries from 0")
+        self._client = client(base_url, _key(), seconds, retries)
         self._base_url = without_credentials(base_url)
         self._model = model
         self._temperature, self._seed, self.max_tokens = temperature, seed, max_tokens
         self.parallel = parallel
         self._places = asyncio.Semaphore(parallel)
-        self._client = _client(base_url, seconds, retries)
         self._longest = (retries + 1) * seconds + 60.0  # also for a server that sends a byte now and then
         self._fitting = Fitting()
 
@@ -185,27 +181,20 @@ async def only_model(base_url: str) -> str:
     """The name of a server's model, where it has one only."""
     import openai
 
-    client = _client(base_url, 30.0, 1)
+    server = client(base_url, _key(), 30.0, 1)
     try:
-        names = [card.id async for card in client.models.list()]
+        names = [card.id async for card in server.models.list()]
     except openai.OpenAIError as error:
         raise PolicyError(
             f"cannot list the models of the judge at {without_credentials(base_url)} ({error}); is it running? "
             "Or name the model: --judge-model"
         ) from None
     finally:
-        await client.close()
+        await server.close()
     if len(names) != 1:
         raise ConfigError(f"the judge's server has {len(names)} models; say which with --judge-model: {names[:10]}")
     return names[0]
 
 
-def _client(base_url: str, seconds: float, retries: int) -> AsyncOpenAI:
-    if urlsplit(base_url).scheme not in ("http", "https"):
-        raise ConfigError(f"{base_url!r} is not the address of a server; it starts with http:// or https://")
-    try:
-        from openai import AsyncOpenAI
-    except ImportError:
-        raise MissingDependency.extra("openai", "agent") from None
-    key = next((os.environ[name] for name in _KEYS if os.environ.get(name)), "none")
-    return AsyncOpenAI(base_url=base_url, api_key=key, timeout=seconds, max_retries=retries)
+def _key() -> str:
+    return next((os.environ[name] for name in _KEYS if os.environ.get(name)), "none")
