@@ -9,6 +9,7 @@ import pytest
 from holotron.agent.approval import Approval
 from holotron.agent.events import Acted, Answered, Asked, Began, Ended, Observed, Refused, Thought
 from holotron.agent.loop import Episode, Limits
+from holotron.agent.policies.base import lose
 from holotron.agent.policies.random import RandomPolicy
 from holotron.agent.policies.scripted import ScriptedPolicy
 from holotron.envs.effects.question import ALLOW_ONCE, REFUSE
@@ -144,12 +145,31 @@ def test_tokens_run_out():
 
 
 def test_time_runs_out_in_the_middle_of_a_thought():
+    """If it had been at work before; whoever was silent for most of the time may as well have been dead."""
+
     async def ponder():
         await asyncio.sleep(60)
 
-    trajectory = run(ButtonEnvironment(), Replies(ponder), limits=Limits(seconds=0.2))
-    assert trajectory.outcome is Outcome.EXHAUSTED
-    assert trajectory.seconds < 30
+    class Slow(ButtonEnvironment):
+        async def reset(self, task):
+            await asyncio.sleep(0.6)
+            return await super().reset(task)
+
+    late = run(Slow(), Replies(ponder), limits=Limits(seconds=1.0))
+    assert late.outcome is Outcome.EXHAUSTED
+    silent = run(ButtonEnvironment(), Replies(ponder), limits=Limits(seconds=1.0))
+    assert silent.outcome is Outcome.POLICY_ERROR and "did not answer within" in silent.error
+    assert late.seconds + silent.seconds < 30
+
+
+def test_time_that_a_policys_server_has_lost_is_not_the_agents():
+    async def refused_first():
+        lose(600.0)
+        await asyncio.sleep(1.2)
+        return Reply(Completion(""), action=Answer("done"))
+
+    trajectory = run(ButtonEnvironment(), Replies(refused_first), limits=Limits(seconds=1.0))
+    assert trajectory.outcome is Outcome.FAILURE and len(trajectory.steps) == 1
 
 
 def test_circles_are_noticed_first_by_warning():

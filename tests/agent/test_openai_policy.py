@@ -79,10 +79,13 @@ def test_an_unusable_reply_is_told_without_sending_the_screen_again(server):
     assert "screen has not changed" in last.content
 
 
-def test_busy_servers_are_retried(server):
+def test_busy_servers_are_retried_and_that_is_not_the_agents_time(server, monkeypatch):
+    lost = []
+    monkeypatch.setattr("holotron.agent.policies.wire.lose", lost.append)
     server.troubles = [(503, {"message": "starting"}), (429, {"message": "busy"})]
     trajectory, _ = episode(server)
     assert trajectory.outcome is Outcome.SUCCESS
+    assert len(lost) == 2 and all(seconds > 0 for seconds in lost)
 
 
 def test_a_server_that_is_started_again_is_waited_for(server, monkeypatch):

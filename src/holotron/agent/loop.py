@@ -32,7 +32,7 @@ from holotron.agent.events import (
     Refused,
     Thought,
 )
-from holotron.agent.policies.base import GaveUp, Policy, PolicySession
+from holotron.agent.policies.base import GaveUp, Policy, PolicySession, losses
 from holotron.agent.stuck import CircleDetector
 from holotron.envs.base import Environment
 from holotron.envs.effects.question import Decision, Kind, Question
@@ -272,7 +272,14 @@ class Episode:
         left = self._limits.seconds - (time.monotonic() - self._started)
         try:
             async with asyncio.timeout(max(left, 0.0)) as limit:
-                return await call
+
+                def give_back(seconds: float) -> None:
+                    self._started += seconds
+                    if (end := limit.when()) is not None and not limit.expired():
+                        limit.reschedule(end + seconds)
+
+                with losses(give_back):
+                    return await call
         except CapacityError as full:
             raise EpisodeOver(Outcome.EXHAUSTED, str(full)) from None
         except EnvironmentFault as fault:  # a scripted policy reads the page, and the page may break under it
@@ -285,7 +292,10 @@ class Episode:
             raise
         except Exception as error:
             if isinstance(error, TimeoutError) and limit.expired():  # else it is one of the policy's own
-                raise EpisodeOver(Outcome.EXHAUSTED, f"{self._limits.seconds:g} s are over") from None
+                if left < self._limits.seconds / 2:
+                    raise EpisodeOver(Outcome.EXHAUSTED, f"{self._limits.seconds:g} s are over") from None
+                # A server that hangs would look like an agent that fails.
+                raise EpisodeOver(Outcome.POLICY_ERROR, f"the policy did not answer within {left:.3g} s") from None
             log.exception("the policy raised an unexpected error in %s", self._recording.id)
             raise EpisodeOver(Outcome.POLICY_ERROR, f"{type(error).__name__}: {error}") from None
 

@@ -10,6 +10,9 @@ what it remembers is its own business.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Protocol, runtime_checkable
 
 from holotron.envs.base import Environment
@@ -54,3 +57,24 @@ class Policy(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+# ---------------------------------------------------------------------------------------------------------- lost time
+
+_HEARS: ContextVar[Callable[[float], None] | None] = ContextVar("hears_of_lost_time", default=None)
+
+
+def lose(seconds: float) -> None:
+    """Said by a policy whose server refused or broke off: this was no thinking, and is not the agent's time."""
+    if (hears := _HEARS.get()) is not None:
+        hears(seconds)
+
+
+@contextmanager
+def losses(hears: Callable[[float], None]) -> Iterator[None]:
+    """What a policy says is lost in here is told."""
+    token = _HEARS.set(hears)
+    try:
+        yield
+    finally:
+        _HEARS.reset(token)

@@ -25,7 +25,7 @@ from holotron.agent.policies.adapting import NO_TEMPERATURE, Fitting
 from holotron.agent.policies.answers import completion_of, refusal_text
 from holotron.agent.policies.conversation import Conversation, new_messages
 from holotron.agent.policies.registry import MAX_TOKENS, PolicyRequest, declares, policies
-from holotron.agent.policies.wire import agents_key, client, without_credentials
+from holotron.agent.policies.wire import agents_key, client, one_request, without_credentials
 from holotron.agent.profiles import Profile, profile_for
 from holotron.envs.base import Environment
 from holotron.errors import CapacityError, ConfigError, PolicyError
@@ -167,7 +167,8 @@ class OpenAIPolicy:
         while True:
             request = self._fitting.fit(asked)
             try:
-                response = await self._client.chat.completions.create(**request)
+                with one_request():
+                    response = await self._client.chat.completions.create(**request)
                 break
             except openai.APITimeoutError:
                 raise PolicyError(f"{self._base_url} did not answer in time; is it overloaded?") from None
