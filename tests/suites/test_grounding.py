@@ -18,14 +18,17 @@ from PIL import ExifTags, Image
 from holotron.agent.coordinates import Frame, Screen, point_to_page
 from holotron.agent.policies.scripted import ScriptedPolicy
 from holotron.errors import ConfigError, InputError
+from holotron.evals.card import model_card
 from holotron.evals.evaluate import evaluate
 from holotron.evals.grounding import Verdict, grounding_figures, screenspot_pro_tables
+from holotron.evals.results import read_result
 from holotron.rollouts.store import RunReader
 from holotron.suites.base import GROUNDING, find_suite, suites
 from holotron.suites.grounding.benchmarks import BENCHMARKS, load
 from holotron.suites.grounding.items import Box, Nothing, Polygon, box, numbers_of, polygon
 from holotron.suites.grounding.play import GroundingEnvironment
 from holotron.types import Answer, Click, Task
+from tests.evals.runs import make_run
 
 HERE = Path(__file__).parent
 DATA = Path(os.environ.get("HOLOTRON_BENCHMARKS", HERE.parents[2] / "shared" / "data"))  # published files, not in here
@@ -194,6 +197,24 @@ def test_a_refusal_is_right_where_nothing_is_there_and_an_unusable_reply_is_not(
     asyncio.run(evaluate(says_no, suite, tmp_path / "no"))
     figures = grounding_figures(RunReader(tmp_path / "no"))
     assert figures.by["box_type=refusal"].accuracy == 1.0 and figures.by["box_type=bbox"].accuracy == 0.0
+
+
+def test_no_reply_is_no_reply_in_a_wrong_format_and_nothing_asked_is_no_accuracy(tmp_path):
+    figures = grounding_figures(RunReader(make_run(tmp_path / "late", {"a": "x"}, suite="osworld-g", steps=0)))
+    assert (figures.overall.no_reply, figures.overall.wrong_format, figures.overall.accuracy) == (1, 0, 0.0)
+    figures = grounding_figures(RunReader(make_run(tmp_path / "down", {"a": "?"}, suite="osworld-g", steps=0)))
+    assert (figures.spoiled, figures.overall.accuracy) == (1, None)
+
+
+def test_where_all_items_are_to_be_refused_there_is_no_accuracy_without_refusals(tmp_path):
+    folder, file = made("osworld-g", tmp_path / "files")
+    rows = json.loads((folder / file).read_text())
+    (folder / file).write_text(json.dumps([row for row in rows if row["box_type"] == "refusal"]))
+    says_no = ScriptedPolicy(lambda environment, observation, step: Answer("it is not there"))
+    asyncio.run(evaluate(says_no, find_suite(f"osworld-g:{folder}"), tmp_path / "run"))
+    figures = grounding_figures(RunReader(tmp_path / "run"))
+    assert figures.overall.accuracy == 1.0 and "without refusals" not in figures.by
+    assert "without refusals" not in model_card([read_result(tmp_path / "run")])
 
 
 def test_polygons_are_held_to_their_picture():

@@ -241,11 +241,15 @@ def _show_grounding(figures: GroundingFigures) -> None:
             f"  {kind} {100 * share:.1f} %" for kind, share in (("text", one.text), ("icon", one.icon))
             if share is not None
         )  # fmt: skip
-        print(f"{name:44} {100 * one.accuracy:5.1f} % of {one.items:5d} ({100 * low:.1f} – {100 * high:.1f}){kinds}")
+        rate = "    –" if one.accuracy is None else f"{100 * one.accuracy:5.1f}"
+        print(f"{name:44} {rate} % of {one.items:5d} ({100 * low:.1f} – {100 * high:.1f}){kinds}")
     if figures.overall.items < figures.published:
         print(f"a subset: {figures.overall.items:,} of {figures.published:,} published items")
+    if figures.mean_distance is not None:
+        print(f"mean distance from the middle of the box: {figures.mean_distance:.1f} pixels")
     print(
-        f"{figures.overall.wrong_format} replies in a wrong format (they count as wrong); {figures.spoiled} not asked"
+        f"{figures.overall.wrong_format} replies in a wrong format, {figures.overall.no_reply} items without a reply "
+        f"(context or time ran out): they count as wrong; {figures.spoiled} could not be asked and are in no figure"
     )
 
 

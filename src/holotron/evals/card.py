@@ -53,7 +53,8 @@ def _lines(result: RunResult, many: bool, money: bool) -> list[list[str]]:
                       str(len(scores.tasks)), f"{one.instances:,} x {one.k}", "", "", *blank])  # fmt: skip
     if result.grounding is not None and (kept := result.grounding.by.get("without refusals")) is not None:
         low, high = (f"{100 * end:.1f}" for end in wilson(kept.right, kept.items))
-        lines.append([f"{result.name}, without refusals", *who, f"{100 * kept.accuracy:.1f} %", f"{low} – {high}",
+        rate = f"{100 * kept.right / kept.items:.1f} %"
+        lines.append([f"{result.name}, without refusals", *who, rate, f"{low} – {high}",
                       str(kept.items), f"{kept.items:,}", "", "", *blank])  # fmt: skip
     return lines
 

@@ -4,8 +4,8 @@
     figures.overall.accuracy, figures.by["group=Dev"].text
 
 Accuracy is the share of items whose click lies inside the target. A reply that cannot be read counts as wrong, and is
-counted apart. Where publications differ in what they divide by (OSWorld-G with or without the items to be refused),
-both are given.
+counted apart; so does an item for which context or time ran out before there was a reply. Where publications differ in
+what they divide by (OSWorld-G with or without the items to be refused), both are given.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ class Verdict:
     readable: bool = True  # False: the reply was no click
     tags: Mapping[str, str] = field(default_factory=dict)
     distance: float | None = None  # of the click from the middle of the box, pixels
+    replied: bool = True  # False: there was no reply at all
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +39,14 @@ class Accuracy:
     items: int
     right: int
     wrong_format: int
+    no_reply: int
     text: float | None  # accuracy on items tagged as text, and as icons; None: there are none
     icon: float | None
 
     @property
-    def accuracy(self) -> float:
-        return self.right / self.items if self.items else 0.0
+    def accuracy(self) -> float | None:
+        """None: nothing could be asked."""
+        return self.right / self.items if self.items else None
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -52,8 +55,8 @@ class Accuracy:
     def to_json(self) -> dict[str, Any]:
         low, high = self.interval
         return {
-            "items": self.items, "right": self.right, "wrong_format": self.wrong_format, "accuracy": self.accuracy,
-            "low": low, "high": high, "text": self.text, "icon": self.icon,
+            "items": self.items, "right": self.right, "wrong_format": self.wrong_format, "no_reply": self.no_reply,
+            "accuracy": self.accuracy, "low": low, "high": high, "text": self.text, "icon": self.icon,
         }  # fmt: skip
 
 
@@ -85,7 +88,8 @@ def count(verdicts: Iterable[Verdict]) -> Accuracy:
         return sum(mine) / len(mine) if mine else None
 
     return Accuracy(
-        len(all_), sum(v.right for v in all_), sum(not v.readable for v in all_), of("text"), of("icon")
+        len(all_), sum(v.right for v in all_), sum(not v.readable for v in all_), sum(not v.replied for v in all_),
+        of("text"), of("icon"),
     )  # fmt: skip
 
 
@@ -110,8 +114,9 @@ def grounding_figures(run: RunReader) -> GroundingFigures:
     by: dict[str, Accuracy] = {}
     for keys in benchmark.breakdowns:
         by |= break_down(verdicts, keys)
-    if any(v.tags.get("box_type") == "refusal" for v in verdicts):
-        by["without refusals"] = count(v for v in verdicts if v.tags.get("box_type") != "refusal")
+    targets = [v for v in verdicts if v.tags.get("box_type") != "refusal"]
+    if 0 < len(targets) < len(verdicts):
+        by["without refusals"] = count(targets)
     distances = [v.distance for v in verdicts if v.distance is not None]
     return GroundingFigures(
         name,
@@ -127,9 +132,8 @@ def _verdict(row: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> Verd
     step = steps[0] if steps else None
     info = json.loads(step["info"]) if step is not None else {}
     tags = json.loads(row["options"]).get("tags", {})
-    return Verdict(
-        row["task"], bool(row["success"]), step is not None and not step["reply_error"], tags, info.get("distance")
-    )  # fmt: skip
+    unread = step is not None and bool(step["reply_error"])
+    return Verdict(row["task"], bool(row["success"]), not unread, tags, info.get("distance"), step is not None)
 
 
 # ---------------------------------------------------------------------------------------- ScreenSpot-Pro's own tables
@@ -159,7 +163,7 @@ def _official(verdicts: Sequence[Verdict]) -> dict[str, float]:
         "num_correct_action": counted.right,
         "num_total": counted.items,
         "wrong_format_num": counted.wrong_format,
-        "action_acc": counted.accuracy,
+        "action_acc": counted.accuracy or 0.0,
         "text_acc": counted.text or 0.0,
         "icon_acc": counted.icon or 0.0,
     }
