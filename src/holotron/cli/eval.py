@@ -103,8 +103,10 @@ def suite(
     from holotron.envs.network import NetworkPolicy
     from holotron.evals.evaluate import evaluate
     from holotron.evals.report import write_report
+    from holotron.evals.unreadable import unreadable
     from holotron.rollouts.runner import RolloutSettings
     from holotron.rollouts.spread import Playing
+    from holotron.rollouts.store import RunReader
     from holotron.storage.objects import shown
     from holotron.suites.base import parse_seeds
 
@@ -133,8 +135,11 @@ def suite(
         result = asyncio.run(main(live))
         if result.result.grounding is not None:
             _show_grounding(result.result.grounding)
+            print(f"run: {shown(folder)}")
         else:
             show_scores(result)
+        if (unread := unreadable(RunReader(folder))) is not None:
+            print(unread)
         if result.result.injection is not None:
             _show_injection(result.result.injection, folder)
         _store(json, result.to_json())
