@@ -58,6 +58,10 @@ def resolve(source: str | Path) -> Path | ModelConfig:
         raise ConfigError(f"{text}: {GGUF}")
     if Path(text).exists():
         raise ConfigError(f"{text} is a file; a model is a folder, with config.json and its weights in it")
+    if "://" in text:
+        raise ConfigError(
+            f"{text} is an address; name a model by its hub id, such as 'Hcompany/Holotron-12B', or a folder"
+        )
     if "/" in text:
         raise ConfigError(f"there is no folder {text}")
     raise ConfigError(
