@@ -113,7 +113,7 @@ def _network(report: Report, config: ModelConfig, folder: Path | None, *, whole:
         declared = read_declared(folder, config.raw) if folder is not None else None
         if folder is None:
             report.tensors = "a preset: random weights, no files"
-        elif (files := shard_files(folder)) and (held := [file.exists() for file in files]) and _complete(held, whole):
+        elif (files := shard_files(folder)) and _readable(files, indexed=weight_map(folder) is not None, whole=whole):
             config, headers = fitted(config, read_headers(folder))
             wanted = _entries(config)
             stored = check_tensors(folder, config, wanted, headers)
@@ -140,9 +140,11 @@ def _network(report: Report, config: ModelConfig, folder: Path | None, *, whole:
     return config
 
 
-def _complete(held: list[bool], whole: bool) -> bool:
-    """Are headers to be read? Where files are missing among others this ends in an error that names them."""
-    return all(held) or (whole and any(held))
+def _readable(files: list[Path], *, indexed: bool, whole: bool) -> bool:
+    """Are headers to be read? Where files are missing among others this ends in an error that names them, and so it
+    does where links to them lead nowhere."""
+    held = [file.exists() for file in files]
+    return all(held) or (whole and any(held)) or not indexed
 
 
 def _meta(config: ModelConfig) -> Holotron:
