@@ -1,7 +1,8 @@
 """The processor's files in a checkpoint folder, as Hugging Face lays them out.
 
 tokenizer.json            vocabulary and merges
-tokenizer_config.json     names of special tokens; in older checkpoints also the chat template
+tokenizer_config.json     names of special tokens, and tokens that the vocabulary lacks (or added_tokens.json); in older
+                          checkpoints also the chat template
 special_tokens_map.json   the names again (read where the former is silent)
 chat_template.jinja       the chat template (or chat_template.json)
 config.json               image settings, ids of the image tokens
@@ -22,6 +23,7 @@ from holotron.model.families import families, recognise
 from holotron.model.families.base import Family, nested_decoder
 from holotron.model.formats import other_tokenizer
 from holotron.model.hf_json import read_json, read_preprocessor
+from holotron.model.processor.added import added_tokens
 from holotron.model.processor.sampling import SamplingDefaults
 from holotron.model.processor.template import ChatTemplate
 from holotron.model.processor.tiling import ImageConfig
@@ -62,6 +64,7 @@ def read(path: Path) -> ProcessorFiles:
         image=image,
         image_start=start,
         image_end=end,
+        added=added_tokens(path, settings, special),
     )
     images = _images(config, read_preprocessor(path))
     if images is not None:
