@@ -26,7 +26,7 @@ from holotron.model.formats import other_form, other_tokenizer
 from holotron.model.loading import agreed_tokens, byte_processor, resolve
 from holotron.model.model import Holotron
 from holotron.model.processor import Processor, PromptLimits
-from holotron.model.processor.folder import template_source
+from holotron.model.processor.folder import template_sources
 from holotron.model.weights.declared import is_activation_scale, read_declared
 from holotron.model.weights.headers import read_headers
 from holotron.model.weights.hub import looks_like_hub_id, snapshot
@@ -198,7 +198,7 @@ def _conversation(report: Report, config: ModelConfig, folder: Path | None) -> N
         report.problems.append(other_tokenizer(folder))
         return
     tokenizer = processor.tokenizer
-    own = folder is not None and template_source(folder) is not None
+    own = folder is not None and bool(template_sources(folder))
     report.template = "the checkpoint's own" if own else "ours: the checkpoint brings none"
     tokens = agreed_tokens(config, processor)
     report.stop_tokens = {index: tokenizer.decode([index], skip_control=False) for index in tokens.eos}

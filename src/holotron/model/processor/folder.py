@@ -4,7 +4,7 @@ tokenizer.json            vocabulary and merges
 tokenizer_config.json     names of special tokens, and tokens that the vocabulary lacks (or added_tokens.json); in older
                           checkpoints also the chat template
 special_tokens_map.json   the names again (read where the former is silent)
-chat_template.jinja       the chat template (or chat_template.json)
+chat_template.jinja       the chat template (or chat_template.json); more of them by name in additional_chat_templates
 config.json               image settings, ids of the image tokens
 preprocessor_config.json  image settings again (read where config.json is silent), or processor_config.json
 generation_config.json    which tokens end a reply; how its publishers sample
@@ -69,8 +69,10 @@ def read(path: Path) -> ProcessorFiles:
     images = _images(config, read_preprocessor(path))
     if images is not None:
         _check_image_ids(tokenizer, config, family, path)
-    source = template_source(path)
-    template = _builtin_for(tokenizer) if source is None else ChatTemplate(source, special, tokenizer.image)
+    sources = template_sources(path)
+    written = {name: ChatTemplate(source, special, tokenizer.image) for name, source in sources.items()}
+    template = written.get("default") or _builtin_for(tokenizer)
+    template.for_tools = written.get("tool_use")
     return ProcessorFiles(tokenizer, template, images, SamplingDefaults.from_hf(generation))
 
 
@@ -90,6 +92,9 @@ def write(
     }
     _write_json(path / "tokenizer_config.json", settings)
     (path / "chat_template.jinja").write_text(template.source, encoding="utf-8")
+    if template.for_tools is not None:
+        (path / "additional_chat_templates").mkdir(exist_ok=True)
+        (path / "additional_chat_templates" / "tool_use.jinja").write_text(template.for_tools.source, encoding="utf-8")
     generation = sampling.to_hf() | ({"eos_token_id": sorted(tokenizer.eos_ids)} if tokenizer.eos_ids else {})
     if generation:
         _write_json(path / "generation_config.json", generation)
@@ -153,24 +158,35 @@ def _check_image_ids(tokenizer: Tokenizer, config: Mapping[str, Any], family: Fa
         )
 
 
-def template_source(path: Path) -> str | None:
-    """The checkpoint's own chat template; None if it brings none."""
+def template_sources(path: Path) -> dict[str, str]:
+    """The checkpoint's own chat templates by name, one of them "default"; none, if it brings none."""
     jinja = path / "chat_template.jinja"
     if jinja.is_file():
-        try:
-            return jinja.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise CheckpointError(f"cannot read the chat template {jinja}: {error}") from error
-    for file in (path / "chat_template.json", path / "tokenizer_config.json"):
-        source = read_json(file).get("chat_template") if file.is_file() else None
+        others = {file.stem: file for file in sorted((path / "additional_chat_templates").glob("*.jinja"))}
+        return {name: _template_text(file) for name, file in {**others, "default": jinja}.items()}
+    for name in ("chat_template.json", "processor_config.json", "tokenizer_config.json"):
+        file = path / name
+        said = source = read_json(file).get("chat_template") if file.is_file() else None
         if isinstance(source, list):  # several by name: {"name": "default", "template": ...}
-            by_name = {entry.get("name"): entry.get("template") for entry in source if isinstance(entry, Mapping)}
-            source = by_name.get("default") or next(iter(by_name.values()), None)
-        if source and not isinstance(source, str):
-            raise CheckpointError(f"{file}: chat_template must be a text, found {type(source).__name__}")
-        if source:
-            return str(source)
-    return None
+            source = {entry.get("name"): entry.get("template") for entry in source if isinstance(entry, Mapping)}
+        if not source:
+            continue
+        by_name = source if isinstance(source, Mapping) else {"default": source}
+        if not all(isinstance(key, str) and isinstance(text, str) for key, text in by_name.items()):
+            raise CheckpointError(
+                f"{file}: chat_template must be a text, found {type(said).__name__} (several need names)"
+            )
+        if "default" not in by_name and len(by_name) > 1:
+            raise CheckpointError(f"{file}: of the chat templates {', '.join(sorted(by_name))} none is called default")
+        return {"default": next(iter(by_name.values())), **by_name}
+    return {}
+
+
+def _template_text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CheckpointError(f"cannot read the chat template {file}: {error}") from error
 
 
 def _builtin_for(tokenizer: Tokenizer) -> ChatTemplate:
