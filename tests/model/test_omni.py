@@ -198,7 +198,7 @@ def test_the_published_layout() -> None:
     assert (preprocessed.image.min_patches, preprocessed.image.max_patches) == (256, 512)
     with pytest.raises(ConfigError, match="num_nextn_predict_layers 1"):
         parse_config({**data, "llm_config": {**LLM, "num_nextn_predict_layers": 1}})
-    with pytest.raises(ConfigError, match="vision_config: hidden_act 'relu'"):
+    with pytest.raises(ConfigError, match='vision_config: hidden_act "relu"'):
         parse_config({**data, "vision_config": {**data["vision_config"], "hidden_act": "relu"}})
     assert "auto_map" not in dump_config(tiny_omni())  # transformers knows it
 

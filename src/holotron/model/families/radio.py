@@ -31,6 +31,8 @@ def read_vision(top: Fields, *, prefix: int, align_corners: bool) -> VisionConfi
     v = top.part("vision_config")
     arguments = v.part("args", optional=True)
     v.only("hidden_act", "gelu")
+    if (scale := v.number("layerscale_value", default=1.0)) != 1:
+        raise ConfigError(f"{v.where}: layerscale_value {scale:g} is not supported; layers are not scaled here")
     patch = top.integer("patch_size", default=v.integer("patch_size", default=16))
     if "hidden_size" in v.data and "num_hidden_layers" in v.data:
         hidden = v.integer("hidden_size")
