@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import transformers
 
 from holotron.errors import ConfigError
-from holotron.model.config import MoEConfig
+from holotron.model.config import ModelConfig, MoEConfig
 from holotron.model.families import dump_config, parse_config
 from holotron.model.presets import preset
 
@@ -134,14 +135,29 @@ def test_a_choice_of_experts_that_cannot_be_made(groups: int, top_groups: int, t
 
 
 def test_a_tower_that_does_not_say_all_its_sizes() -> None:
-    """What transformers' class has then."""
+    """What transformers' class has then; pictures are cut for the tower in any case."""
     full = parse_config(described("tiny-qwen3-vl"))
     silent = {"spatial_merge_size": None, "deepstack_visual_indexes": None, "depth": None, "num_hidden_layers": 30}
     config = parse_config(described("tiny-qwen3-vl", vision_config=silent, text_config={"num_hidden_layers": 9}))
     assert config.vision is not None and full.vision is not None
     assert config.vision == replace(full.vision, layers=30, deepstack=(8, 16, 24))  # type: ignore[arg-type]
+    assert config.image == full.image
+    with pytest.raises(ConfigError, match=r"vision tower reads patches of 8 pixels.*cut for 4"):
+        replace(full, image=replace(full.image, patch_size=4))
 
 
 def test_a_picture_may_be_token_zero() -> None:
     tokens = parse_config(described("tiny-qwen3-vl", image_token_id=0, vision_start_token_id=None)).tokens
     assert (tokens.image, tokens.image_start, tokens.image_end) == (0, 1, 258)
+
+
+def test_a_text_model_of_a_composite_sees_no_pictures(tmp_path: Path) -> None:
+    """Trainers copy the processor's files along."""
+    from holotron.model.loading import load_model
+    from tests.model.folders import tiny_folder
+
+    folder = tiny_folder(tmp_path, "tiny-transformer")
+    (folder / "preprocessor_config.json").write_text(json.dumps({"merge_size": 2, "patch_size": 16}))
+    model, processor = load_model(folder, device="cpu")
+    assert isinstance(model.config, ModelConfig) and model.config.vision is None
+    assert processor.images is None

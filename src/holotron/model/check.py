@@ -23,10 +23,12 @@ from holotron.errors import HolotronError
 from holotron.model.config import ModelConfig
 from holotron.model.families import family_of, load_config
 from holotron.model.formats import other_form, other_tokenizer
+from holotron.model.hf_json import read_preprocessor
 from holotron.model.loading import agreed_tokens, byte_processor, resolve
 from holotron.model.model import Holotron
 from holotron.model.processor import Processor, PromptLimits
 from holotron.model.processor.folder import template_sources
+from holotron.model.processor.tiling import disagreements
 from holotron.model.weights.declared import is_activation_scale, read_declared
 from holotron.model.weights.headers import read_headers
 from holotron.model.weights.hub import looks_like_hub_id, snapshot
@@ -197,6 +199,8 @@ def _conversation(report: Report, config: ModelConfig, folder: Path | None) -> N
     else:
         report.problems.append(other_tokenizer(folder))
         return
+    if folder is not None and config.raw is not None and processor.images is not None:
+        report.notes += disagreements(config.raw, read_preprocessor(folder))
     tokenizer = processor.tokenizer
     own = folder is not None and bool(template_sources(folder))
     report.template = "the checkpoint's own" if own else "ours: the checkpoint brings none"

@@ -254,6 +254,18 @@ class ModelConfig:
             layers = sum(letter in "-E" for letter in self.decoder.pattern)
             if len(self.vision.deepstack) > layers:
                 raise ConfigError(f"{len(self.vision.deepstack)} deepstack levels do not fit {layers} decoder layers")
+            self._check_pictures(self.vision.patch, self.vision.merge)
+        elif self.vision is not None and self.projector is not None:
+            self._check_pictures(self.vision.patch, self.projector.shuffle)
+
+    def _check_pictures(self, patch: int, merge: int) -> None:
+        """Pictures have to be cut for the tower that reads them."""
+        cut, joined = self.image.patch_size, self.image.downsample
+        if (patch, merge) != (cut, joined):
+            raise ConfigError(
+                f"the vision tower reads patches of {patch} pixels and makes a token of {merge} x {merge}, but "
+                f"pictures are cut for {cut} pixels and {joined} x {joined}"
+            )
 
     @property
     def axes(self) -> bool:

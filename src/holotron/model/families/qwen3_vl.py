@@ -25,6 +25,7 @@ from holotron.model.families.qwen_tower import (
     IMAGE_TOKENS,
     MROPE,
     composite_key,
+    read_images,
     read_sections,
     read_vision,
     write_tokens,
@@ -65,12 +66,15 @@ class Qwen3VL(Family):
         return ModelConfig(
             decoder=decoder,
             vision=read_vision(top, decoder.hidden, deepstack=(8, 16, 24)),
-            image=ImageConfig.from_hf(data, preprocessor),
+            image=self.images(data, preprocessor),
             tokens=read_tokens(data, text.data, self.image_ids),
             name=str(top.get("_name_or_path", default="")),
             family=self.name,
             raw=dict(data),
         )
+
+    def images(self, data: Mapping[str, Any], preprocessor: Mapping[str, Any] | None = None) -> ImageConfig:
+        return read_images(Fields(data, "config.json"), preprocessor)
 
     def write(self, config: ModelConfig) -> dict[str, Any]:
         d, moe = config.decoder, config.decoder.moe is not None

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from holotron.errors import ConfigError
@@ -11,6 +12,7 @@ from holotron.model.config import QwenVisionConfig, TokenIds
 from holotron.model.families.base import ImageTokens
 from holotron.model.families.common import Fields
 from holotron.model.families.rope import read_rope
+from holotron.model.processor.tiling import ImageConfig
 from holotron.model.qwen_vision import THETA
 
 # As transformers called them before the composite had a model of its own, and with a text model inside; lm_head apart.
@@ -26,6 +28,8 @@ TEXT_SPELLINGS = (
     (r"(?:model\.)?language_model\.lm_head\.", "lm_head."),
     (r"(?:model\.)?language_model\.(?:model\.)?", "model."),
 )
+
+PATCH, MERGE = 16, 2  # where no file says
 
 IMAGE_TOKENS = ImageTokens("<|image_pad|>", "<|vision_start|>", "<|vision_end|>")
 
@@ -57,12 +61,21 @@ def read_vision(top: Fields, hidden: int, *, deepstack: tuple[int, ...] = ()) ->
         layers=v.integer("depth", "num_hidden_layers", default=27),
         heads=heads,
         mlp=v.integer("intermediate_size", default=4304),
-        patch=v.integer("patch_size", default=16),
+        patch=v.integer("patch_size", default=PATCH),
         frames=v.integer("temporal_patch_size", default=2),
-        merge=v.integer("spatial_merge_size", default=2),
+        merge=v.integer("spatial_merge_size", default=MERGE),
         grid=math.isqrt(table),
         deepstack=tuple(levels),
     )
+
+
+def read_images(top: Fields, preprocessor: Mapping[str, Any] | None) -> ImageConfig:
+    """Pictures are cut for the tower, whatever the preprocessor's file says of its sizes."""
+    v = top.part("vision_config")
+    sizes = {
+        name: v.integer(name, default=size) for name, size in (("patch_size", PATCH), ("spatial_merge_size", MERGE))
+    }
+    return ImageConfig.from_hf({**top.data, "vision_config": sizes}, preprocessor)
 
 
 def write_vision(v: QwenVisionConfig, hidden: int, model_type: str) -> dict[str, Any]:

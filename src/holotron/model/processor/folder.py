@@ -51,7 +51,8 @@ def read(path: Path) -> ProcessorFiles:
         optional("tokenizer_config.json"),
         optional("generation_config.json"),
     )
-    family = recognise(config) or Family()
+    known = recognise(config)
+    family = known or Family()
     named = optional("special_tokens_map.json") | {key: value for key, value in settings.items() if value is not None}
     special = {name: _content(named[name]) for name in _SPECIAL if named.get(name) is not None}
 
@@ -66,7 +67,8 @@ def read(path: Path) -> ProcessorFiles:
         image_end=end,
         added=added_tokens(path, settings, special),
     )
-    images = _images(config, read_preprocessor(path))
+    preprocessor = read_preprocessor(path)
+    images = known.images(config, preprocessor) if known is not None else _images(config, preprocessor)
     if images is not None:
         _check_image_ids(tokenizer, config, family, path)
     sources = template_sources(path)
@@ -115,7 +117,7 @@ def _content(token: Any) -> str:
 
 
 def _images(config: Mapping[str, Any], preprocessor: Mapping[str, Any]) -> ImageConfig | None:
-    """None unless one of the two describes images. `config.json` wins: it is what the network is built from."""
+    """Of a folder without a network of ours. None unless one of the two describes images; `config.json` wins."""
     if not preprocessor and "vision_config" not in config and "force_image_size" not in config:
         return None
     return ImageConfig.from_hf(config, preprocessor)
