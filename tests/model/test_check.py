@@ -39,6 +39,19 @@ def folder(whole: Path, tmp_path: Path) -> Path:
     return shutil.copytree(whole, tmp_path / "model")
 
 
+def test_two_files_that_say_different_things_of_pictures(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Other tools follow one or the other; where both say the same, nothing is said."""
+    assert not check(folder).notes
+    counts = json.loads((folder / "config.json").read_text())["max_num_tiles"]
+    edit(folder / "preprocessor_config.json", max_num_tiles=99)
+    line = f"max_num_tiles is {counts} in config.json, which counts, and 99 in the image processor's file"
+    assert check(folder).notes == [line]
+    model, processor = load_model(folder, device="cpu")
+    assert line in caplog.text
+    assert processor.images == model.config.image
+    assert model.config.image.max_tiles == counts
+
+
 def without_weights(folder: Path) -> Path:
     """As a hub's small files lie in a cache."""
     for file in folder.glob("*.safetensors"):

@@ -106,8 +106,8 @@ def test_tolerant_reading_of_the_published_file(tmp_path: Path) -> None:
         ({"num_key_value_heads": 3}, "evenly"),
         ({"intermediate_size": [128, 64]}, "different widths"),
         ({"use_bias": True}, "biases"),
-        ({"mamba_hidden_act": "gelu"}, "mamba_hidden_act 'gelu'"),
-        ({"hybrid_override_pattern": "M*ME", "mlp_hidden_act": "silu"}, "mlp_hidden_act 'silu'"),
+        ({"mamba_hidden_act": "gelu"}, 'mamba_hidden_act "gelu"'),
+        ({"hybrid_override_pattern": "M*ME", "mlp_hidden_act": "silu"}, 'mlp_hidden_act "silu"'),
     ],
 )
 def test_what_is_wrong_is_said(change: dict[str, Any], complaint: str) -> None:
@@ -147,7 +147,7 @@ def test_qwen3_rope_parameters_in_both_places() -> None:
     assert old.pattern == "*-*-"
     with pytest.raises(ConfigError, match="yarn"):
         parse_config({**qwen, "rope_parameters": {"rope_type": "yarn"}})
-    with pytest.raises(ConfigError, match="hidden_act 'gelu'"):
+    with pytest.raises(ConfigError, match='hidden_act "gelu"'):
         parse_config({**qwen, "hidden_act": "gelu"})
     window = {"use_sliding_window": True, "sliding_window": 8}
     with pytest.raises(ConfigError, match="use_sliding_window"):

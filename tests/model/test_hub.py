@@ -12,10 +12,14 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
 import holotron
+from holotron.errors import ConfigError
+from holotron.model.loading import resolve
+from holotron.model.weights.hub import looks_like_hub_id
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 SHARDS = [f"model-0000{n}-of-00003.safetensors" for n in (1, 2, 3)]
@@ -34,12 +38,14 @@ CASES = {
     "nothing": ([], [*SHARDS, INDEX, "config.json"]),
     "unreachable": ([SHARDS[0], INDEX, "config.json"], []),
 }
+REVISIONS = ["tagged@v1.0", "tagged@refs/pr/2", "unreachable@v2"]
 
 
 class Hub(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.sent: list[tuple[str, str]] = []
+        self.revisions: set[tuple[str, str]] = set()  # that were asked for
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -64,6 +70,8 @@ class Handler(BaseHTTPRequestHandler):
             entries = [{"type": "file", "path": file, "size": len(FILES[file]), "oid": "0"} for file in FILES]
             content = json.dumps(entries).encode()
         else:
+            if "revision" in parts:
+                self.server.revisions.add((repository, unquote(name)))
             siblings = [{"rfilename": file} for file in FILES]
             content = json.dumps({"id": f"some/{repository}", "sha": COMMIT, "siblings": siblings}).encode()
         self.send_response(200)
@@ -119,10 +127,14 @@ def resolved(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[st
         "PYTHONPATH": str(Path(holotron.__file__).parents[1]),
     }
     done = subprocess.run(
-        [sys.executable, "-c", RESOLVE_ALL, *CASES], env=environment, capture_output=True, text=True, timeout=200
+        [sys.executable, "-c", RESOLVE_ALL, *CASES, *REVISIONS],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=200,
     )
     assert done.returncode == 0, done.stderr
-    yield dict(zip(CASES, done.stdout.splitlines(), strict=True)), hub
+    yield dict(zip([*CASES, *REVISIONS], done.stdout.splitlines(), strict=True)), hub
     hub.shutdown()
     hub.server_close()
 
@@ -139,3 +151,37 @@ def test_without_a_network_the_error_says_what_is_missing(resolved: tuple[dict[s
     answer = resolved[0]["unreachable"]
     assert answer.startswith(f"cannot download some/unreachable (missing: {SHARDS[1]}, {SHARDS[2]}): ")
     assert "hf download some/unreachable" in answer
+
+
+def test_a_revision_may_be_named(resolved: tuple[dict[str, str], Hub]) -> None:
+    answers, hub = resolved
+    assert {("tagged", "v1.0"), ("tagged", "refs/pr/2")} <= hub.revisions
+    assert Path(answers["tagged@v1.0"]).name == Path(answers["tagged@refs/pr/2"]).name == COMMIT
+    assert answers["unreachable@v2"].startswith(
+        "cannot download some/unreachable@v2, and there is no folder of that name"
+    )
+    assert "hf download some/unreachable --revision v2" in answers["unreachable@v2"]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        ("Hcompany/Holo2-8B", True),
+        ("Hcompany/Holo2-8B@main", True),
+        ("Hcompany/Holo2-8B@refs/pr/2", True),
+        ("./model", False),
+        ("../model", False),
+        ("~/model", False),
+        ("a/b/c", False),
+        ("Holo2-8B", False),
+        ("Hcompany/Holo2-8B@", False),
+    ],
+)
+def test_what_is_taken_for_a_hub_id(text: str, is_one: bool) -> None:
+    assert looks_like_hub_id(text) is is_one
+
+
+@pytest.mark.parametrize("scheme", ["https", "hf"])
+def test_an_address_is_told_from_a_folder(scheme: str) -> None:
+    with pytest.raises(ConfigError, match="is an address; name a model by its hub id"):
+        resolve(f"{scheme}://huggingface.co/Hcompany/Holo2-8B")

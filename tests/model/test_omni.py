@@ -196,9 +196,13 @@ def test_the_published_layout() -> None:
     assert parse_config(unsaid).image == config.image
     preprocessed = parse_config(unsaid, preprocessor={"min_num_patches": 256, "max_num_patches": 512})
     assert (preprocessed.image.min_patches, preprocessed.image.max_patches) == (256, 512)
+    # A picture has to fit into the context that the processor's file names: 14 tokens, four of them not of pictures.
+    range_ = {"min_num_patches": 4, "max_num_patches": 512}
+    assert parse_config(unsaid, preprocessor={**range_, "max_model_len": 14}).image.max_patches == 40
+    assert parse_config(unsaid, preprocessor={**range_, "max_model_len": 4096}).image.max_patches == 512
     with pytest.raises(ConfigError, match="num_nextn_predict_layers 1"):
         parse_config({**data, "llm_config": {**LLM, "num_nextn_predict_layers": 1}})
-    with pytest.raises(ConfigError, match="vision_config: hidden_act 'relu'"):
+    with pytest.raises(ConfigError, match='vision_config: hidden_act "relu"'):
         parse_config({**data, "vision_config": {**data["vision_config"], "hidden_act": "relu"}})
     assert "auto_map" not in dump_config(tiny_omni())  # transformers knows it
 

@@ -116,7 +116,7 @@ def text_config(**changes: object) -> dict[str, object]:
         ({"layer_types": ["mamba"] * 3, "num_hidden_layers": 3}, "unknown layer types"),
         ({"num_hidden_layers": 9}, "num_hidden_layers says 9"),
         ({"attention_bias": True}, "biases"),
-        ({"hidden_act": "gelu"}, "hidden_act 'gelu'"),
+        ({"hidden_act": "gelu"}, 'hidden_act "gelu"'),
         ({"rope_parameters": {"rope_type": "yarn"}}, "rope_type 'yarn'"),
         ({"linear_num_value_heads": 7, "linear_num_key_heads": 2}, "cannot share"),
     ],

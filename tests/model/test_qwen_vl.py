@@ -237,7 +237,7 @@ def test_the_published_file_is_the_preset() -> None:
             "out_hidden_size is 4096, but the decoder",
         ),
         ({"vision_config": {"num_position_embeddings": 2000}}, "not the square"),
-        ({"vision_config": {"hidden_act": "relu"}}, "hidden_act 'relu'"),
+        ({"vision_config": {"hidden_act": "relu"}}, 'hidden_act "relu"'),
         ({"vision_config": {"rope_parameters": {"rope_theta": 50.0}}}, "rope_theta must be 10000, found 50"),
         ({"text_config": {"mlp_only_layers": [0]}}, "experts in some layers only"),
         ({"text_config": {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}}, "rope_type 'yarn'"),

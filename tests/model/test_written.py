@@ -58,7 +58,8 @@ def test_what_vllm_looks_for_is_there(name: str) -> None:
 @pytest.mark.parametrize("prefix", [1, 2, 8, 10, 16])
 def test_vllm_makes_as_many_prefix_tokens_as_we_have(prefix: int) -> None:
     tiny = preset("tiny")
-    arguments = dump_config(replace(tiny, vision=VisionConfig(prefix=prefix)))["vision_config"]["args"]
+    config = replace(tiny, vision=VisionConfig(prefix=prefix, patch=tiny.image.patch_size))
+    arguments = dump_config(config)["vision_config"]["args"]
     # As its ClsToken counts them.
     classes, multiple = 1, arguments["register_multiple"]
     assert not arguments["cls_token_per_teacher"] and not arguments["teachers"]

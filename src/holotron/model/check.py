@@ -23,10 +23,12 @@ from holotron.errors import HolotronError
 from holotron.model.config import ModelConfig
 from holotron.model.families import family_of, load_config
 from holotron.model.formats import other_form, other_tokenizer
+from holotron.model.hf_json import read_preprocessor
 from holotron.model.loading import agreed_tokens, byte_processor, resolve
 from holotron.model.model import Holotron
 from holotron.model.processor import Processor, PromptLimits
-from holotron.model.processor.folder import template_source
+from holotron.model.processor.folder import template_sources
+from holotron.model.processor.tiling import disagreements
 from holotron.model.weights.declared import is_activation_scale, read_declared
 from holotron.model.weights.headers import read_headers
 from holotron.model.weights.hub import looks_like_hub_id, snapshot
@@ -113,7 +115,7 @@ def _network(report: Report, config: ModelConfig, folder: Path | None, *, whole:
         declared = read_declared(folder, config.raw) if folder is not None else None
         if folder is None:
             report.tensors = "a preset: random weights, no files"
-        elif (files := shard_files(folder)) and (held := [file.exists() for file in files]) and _complete(held, whole):
+        elif (files := shard_files(folder)) and _readable(files, indexed=weight_map(folder) is not None, whole=whole):
             config, headers = fitted(config, read_headers(folder))
             wanted = _entries(config)
             stored = check_tensors(folder, config, wanted, headers)
@@ -140,9 +142,11 @@ def _network(report: Report, config: ModelConfig, folder: Path | None, *, whole:
     return config
 
 
-def _complete(held: list[bool], whole: bool) -> bool:
-    """Are headers to be read? Where files are missing among others this ends in an error that names them."""
-    return all(held) or (whole and any(held))
+def _readable(files: list[Path], *, indexed: bool, whole: bool) -> bool:
+    """Are headers to be read? Where files are missing among others this ends in an error that names them, and so it
+    does where links to them lead nowhere."""
+    held = [file.exists() for file in files]
+    return all(held) or (whole and any(held)) or not indexed
 
 
 def _meta(config: ModelConfig) -> Holotron:
@@ -195,8 +199,10 @@ def _conversation(report: Report, config: ModelConfig, folder: Path | None) -> N
     else:
         report.problems.append(other_tokenizer(folder))
         return
+    if folder is not None and config.raw is not None and processor.images is not None:
+        report.notes += disagreements(config.raw, read_preprocessor(folder))
     tokenizer = processor.tokenizer
-    own = folder is not None and template_source(folder) is not None
+    own = folder is not None and bool(template_sources(folder))
     report.template = "the checkpoint's own" if own else "ours: the checkpoint brings none"
     tokens = agreed_tokens(config, processor)
     report.stop_tokens = {index: tokenizer.decode([index], skip_control=False) for index in tokens.eos}

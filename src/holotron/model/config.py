@@ -102,6 +102,16 @@ class MoEConfig:
     scoring: Literal["sigmoid", "softmax"] = "sigmoid"  # sigmoid: with a learned bias for the choice alone
     shared_gate: bool = False  # the shared expert (none if `shared_width` is 0) counts as much as a gate says
 
+    def __post_init__(self) -> None:
+        size, rest = divmod(self.experts, self.groups)
+        if rest or (self.groups > 1 and size < 2) or self.top_groups > self.groups:
+            raise ConfigError(
+                f"{self.experts} experts in {self.groups} groups, of which {self.top_groups} are chosen: groups must "
+                "be of one size, two experts at least, and no more can be chosen than there are"
+            )
+        if self.top_k > (readable := size * self.top_groups):
+            raise ConfigError(f"{self.top_k} experts to a token, and only {readable} of {self.experts} can be chosen")
+
 
 @dataclass(frozen=True)
 class DecoderConfig:
@@ -244,6 +254,18 @@ class ModelConfig:
             layers = sum(letter in "-E" for letter in self.decoder.pattern)
             if len(self.vision.deepstack) > layers:
                 raise ConfigError(f"{len(self.vision.deepstack)} deepstack levels do not fit {layers} decoder layers")
+            self._check_pictures(self.vision.patch, self.vision.merge)
+        elif self.vision is not None and self.projector is not None:
+            self._check_pictures(self.vision.patch, self.projector.shuffle)
+
+    def _check_pictures(self, patch: int, merge: int) -> None:
+        """Pictures have to be cut for the tower that reads them."""
+        cut, joined = self.image.patch_size, self.image.downsample
+        if (patch, merge) != (cut, joined):
+            raise ConfigError(
+                f"the vision tower reads patches of {patch} pixels and makes a token of {merge} x {merge}, but "
+                f"pictures are cut for {cut} pixels and {joined} x {joined}"
+            )
 
     @property
     def axes(self) -> bool:

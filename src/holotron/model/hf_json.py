@@ -42,15 +42,15 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_preprocessor(folder: Path) -> dict[str, Any]:
-    """What a checkpoint's files say of images beside config.json: a file of its own, and (as transformers 5 writes it)
-    a part of the processor's, which is the newer one where both are there. Nothing, if there is neither."""
+    """What a checkpoint's files say of images beside config.json: a part of the processor's file, as transformers 5
+    writes it, or else a file of its own, which is then the older one. Nothing, if there is neither."""
 
     def optional(name: str) -> dict[str, Any]:
         return read_json(folder / name) if (folder / name).is_file() else {}
 
     inner = optional("processor_config.json").get("image_processor")
-    said = inner.items() if isinstance(inner, dict) else ()
-    return optional("preprocessor_config.json") | {key: value for key, value in said if value is not None}
+    said = inner if isinstance(inner, dict) else optional("preprocessor_config.json")
+    return {key: value for key, value in said.items() if value is not None}
 
 
 def _without_trailing_commas(text: str) -> str:

@@ -8,6 +8,7 @@ model, processor = load_model("tiny")                       # random weights, fo
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -19,13 +20,17 @@ from holotron.model.bundled import BUNDLED, bundled_folder
 from holotron.model.config import ModelConfig, TokenIds
 from holotron.model.families import family_of
 from holotron.model.formats import GGUF
+from holotron.model.hf_json import read_preprocessor
 from holotron.model.model import Holotron
 from holotron.model.presets import PRESETS, preset
 from holotron.model.processor import Processor, PromptLimits
+from holotron.model.processor.tiling import disagreements
 from holotron.model.weights.hub import looks_like_hub_id, snapshot
 from holotron.model.weights.initialise import random_model
 from holotron.model.weights.load import Progress, load_checkpoint, read_config
 from holotron.registry import did_you_mean
+
+log = logging.getLogger(__name__)
 
 UNTRAINED = "preset:"  # asks for random weights also where a trained model of that name is bundled
 
@@ -55,6 +60,10 @@ def resolve(source: str | Path) -> Path | ModelConfig:
         raise ConfigError(f"{text}: {GGUF}")
     if Path(text).exists():
         raise ConfigError(f"{text} is a file; a model is a folder, with config.json and its weights in it")
+    if "://" in text:
+        raise ConfigError(
+            f"{text} is an address; name a model by its hub id, such as 'Hcompany/Holotron-12B', or a folder"
+        )
     if "/" in text:
         raise ConfigError(f"there is no folder {text}")
     raise ConfigError(
@@ -110,6 +119,8 @@ def load_model(
     model = load_checkpoint(found, device=device, dtype=dtype, weight_dtype=weight_dtype, progress=progress)
     limits = PromptLimits(max_tokens=model.config.decoder.max_positions)
     processor = Processor.from_folder(found, limits=limits)
+    for line in disagreements(model.config.raw or {}, read_preprocessor(found)):
+        log.warning("%s: %s", found, line)
     model.config = replace(model.config, tokens=agreed_tokens(model.config, processor))
     return Loaded(model, processor)
 

@@ -70,6 +70,43 @@ def test_other_places_of_the_template(tmp_path, backend):
     assert Processor.from_folder(folder).template.source == "d"
 
 
+TOOLS = [{"type": "function", "function": {"name": "click", "parameters": {}}}]
+
+
+@pytest.mark.parametrize("place", ["tokenizer_config", "processor_config", "additional_chat_templates"])
+def test_a_template_for_tools(tmp_path, backend, place):
+    """Where there are tools, the one of that name is taken, as transformers takes it; saving keeps both."""
+    several = {"default": "plain", "tool_use": "{{ tools[0].function.name }}"}
+    if place == "tokenizer_config":
+        listed = [{"name": name, "template": text} for name, text in several.items()]
+        write(tmp_path, backend, tokenizer_config={**SETTINGS, "chat_template": listed})
+    elif place == "processor_config":
+        write(tmp_path, backend, tokenizer_config=SETTINGS, processor_config={"chat_template": several})
+    else:
+        write(tmp_path, backend, tokenizer_config=SETTINGS, chat_template_jinja=several["default"])
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "tool_use.jinja").write_text(several["tool_use"])
+    processor = Processor.from_folder(tmp_path)
+    processor.save(tmp_path / "again")
+    for either in (processor, Processor.from_folder(tmp_path / "again")):
+        assert either.render([{"role": "user", "content": "a"}]).text == "plain"
+        assert either.render([{"role": "user", "content": "a"}], tools=TOOLS).text == "click"
+
+
+def test_templates_of_which_none_is_the_default(tmp_path, backend):
+    """One alone is meant, whatever it is called; of several nobody could say which."""
+    alone = [{"name": "chat", "template": "c"}]
+    folder = write(tmp_path, backend, tokenizer_config={"chat_template": alone})
+    assert Processor.from_folder(folder).template.source == "c"
+    several = [*alone, {"name": "rag", "template": "r"}]
+    write(folder, backend, tokenizer_config={"chat_template": several})
+    with pytest.raises(CheckpointError, match="of the chat templates chat, rag none is called default"):
+        Processor.from_folder(folder)
+    write(folder, backend, tokenizer_config={"chat_template": [{"template": "r"}]})
+    with pytest.raises(CheckpointError, match="must be a text, found list"):
+        Processor.from_folder(folder)
+
+
 def test_special_tokens_map_fills_gaps(tmp_path, backend):
     folder = write(
         tmp_path,

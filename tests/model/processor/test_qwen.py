@@ -14,9 +14,11 @@ from PIL import Image
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil, smart_resize
 
 from holotron.errors import ConfigError, InputError
+from holotron.model.families import load_config
 from holotron.model.loading import byte_processor
 from holotron.model.presets import preset
 from holotron.model.processor import ImageConfig, Processor, image_tokens, normalise, patch_grid, to_tiles
+from holotron.model.processor.tiling import CLIP_MEAN
 from holotron.model.weights import random_model, save_checkpoint
 
 LIMITS = [(65_536, 16_777_216), (3_136, 1_003_520), (4_096, 65_536)]
@@ -133,6 +135,64 @@ def test_the_range_of_pixels_is_found_where_it_stands(folder: Path, name: str, t
     (tmp_path / name).write_text(json.dumps(said if name.startswith("pre") else {"image_processor": said}))
     with pytest.raises(ConfigError, match="min_pixels <= max_pixels"):
         Processor.from_folder(tmp_path)
+
+
+INCOMPLETE: list[dict[str, object]] = [
+    {},
+    {"size": {"shortest_edge": 4096, "longest_edge": 30_000}},
+    {"min_pixels": 4096},
+    {"max_pixels": 5000},
+    {"min_pixels": 4096, "max_pixels": 20_000, "size": {"shortest_edge": 1, "longest_edge": 2}},
+    {"image_mean": [0.1, 0.2, 0.3]},
+    {"image_std": [1.0, 2.0, 3.0], "resample": 3, "rescale_factor": 1 / 255, "do_resize": True},
+]
+
+
+@pytest.mark.parametrize("said", INCOMPLETE, ids=str)
+def test_what_a_file_leaves_out_is_what_their_class_has(said: dict[str, object]) -> None:
+    sizes = {"patch_size": 16, "merge_size": 2}
+    mine, theirs = ImageConfig.from_hf({}, {**sizes, **said}), Qwen2VLImageProcessorPil(**sizes, **said)
+    assert [*mine.mean] == [*theirs.image_mean]
+    assert [*mine.std] == [*theirs.image_std]
+    edges = {"shortest_edge": mine.min_pixels, "longest_edge": mine.max_pixels}
+    assert edges == {name: theirs.size[name] for name in edges}
+
+
+def test_without_a_file_about_pictures_they_are_as_published() -> None:
+    mine = ImageConfig.from_hf({"vision_config": {"patch_size": 16, "spatial_merge_size": 2}})
+    assert (mine.min_pixels, mine.max_pixels, mine.mean) == (65_536, 16_777_216, (0.5, 0.5, 0.5))
+
+
+OTHERWISE: list[dict[str, object]] = [
+    {"do_resize": False},
+    {"do_rescale": False},
+    {"do_normalize": False},
+    {"rescale_factor": 1 / 127.5},
+    {"resample": 2},
+    {"size": {"height": 64, "width": 64}},
+    {"size": 64},
+]
+
+
+@pytest.mark.parametrize("said", OTHERWISE, ids=str)
+def test_pictures_that_are_made_otherwise_are_refused(said: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match=f"the image setting {next(iter(said))}"):
+        ImageConfig.from_hf({}, {"patch_size": 16, "merge_size": 2, **said})
+
+
+def test_of_both_files_the_newer_counts_alone(folder: Path, tmp_path: Path) -> None:
+    """As in transformers 5; and pictures are cut for the tower, whatever either file says of its sizes."""
+    for file in folder.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    older = {"min_pixels": 6000, "max_pixels": 9000, "image_mean": [0.1] * 3, "patch_size": 4, "merge_size": 4}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(older))
+    newer = {"size": {"shortest_edge": 4096, "longest_edge": 8192}, "image_std": [0.5] * 3, "patch_size": 14}
+    (tmp_path / "processor_config.json").write_text(json.dumps({"image_processor": newer}))
+    images = Processor.from_folder(tmp_path).images
+    assert images == load_config(tmp_path).image
+    assert images is not None
+    assert (images.min_pixels, images.max_pixels, images.patch_size, images.downsample) == (4096, 8192, 8, 2)
+    assert (images.mean, images.std) == (CLIP_MEAN, (0.5, 0.5, 0.5))
 
 
 def test_a_screenshot_costs_what_is_said() -> None:

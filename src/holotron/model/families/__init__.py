@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from holotron.errors import ConfigError
 from holotron.model.families.base import AgentDefaults, Chat, Family, ImageTokens
-from holotron.model.formats import other_form
+from holotron.model.formats import adapter_beside, other_form
 from holotron.model.hf_json import read_json, read_preprocessor
 from holotron.registry import Registry
 
@@ -95,8 +95,10 @@ def load_config(path: str | Path) -> ModelConfig:
     """Read a checkpoint folder's `config.json` (or the file itself)."""
     path = Path(path)
     file = path / "config.json" if path.is_dir() else path
-    if path.is_dir() and not file.is_file() and (form := other_form(path)):
-        raise ConfigError(f"{path} holds no config.json: {form}")
+    if path.is_dir() and not file.is_file():
+        raise ConfigError(f"{path} holds no config.json: {other_form(path) or 'a checkpoint folder needs one'}")
+    if path.is_dir() and (adapter := adapter_beside(path)):
+        raise ConfigError(adapter)
     return parse_config(read_json(file), str(file), read_preprocessor(file.parent) or None)
 
 

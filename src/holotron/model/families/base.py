@@ -11,6 +11,7 @@ from holotron.errors import ConfigError
 
 if TYPE_CHECKING:
     from holotron.model.config import ModelConfig
+    from holotron.model.processor.tiling import ImageConfig
 
 
 def nested_decoder(data: Mapping[str, Any]) -> Any:
@@ -81,6 +82,10 @@ class Family:
         """`config.json` to our configuration; a `ConfigError` names the file (`where`), the key and what is wrong.
         `preprocessor_config.json` may say of images what `config.json` does not."""
         raise ConfigError(f"{where}: {type(self).__name__} is a family of models that are only reached by URL")
+
+    def images(self, data: Mapping[str, Any], preprocessor: Mapping[str, Any] | None = None) -> ImageConfig | None:
+        """How pictures are cut, from the same files; None: this family sees none."""
+        return None
 
     def write(self, config: ModelConfig) -> dict[str, Any]:
         """Our configuration to what `config.json` holds in the published form."""

@@ -5,6 +5,7 @@ Several generations of files describe the same thing under different names; all 
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -50,10 +51,12 @@ class Fields:
             raise ConfigError(f"{self.where}: {names[0]} must be true or false, found {value!r}")
         return value
 
-    def only(self, name: str, *computed: str) -> None:
+    def only(self, name: str, *computed: str | bool) -> None:
         """Refuse whatever is not computed here; left out, it is the first."""
         if (value := self.get(name, default=computed[0])) not in computed:
-            raise ConfigError(f"{self.where}: {name} {value!r} is not supported; this family uses {computed[0]!r}")
+            raise ConfigError(
+                f"{self.where}: {name} {json.dumps(value)} is not supported; this family uses {json.dumps(computed[0])}"
+            )
 
     def strings(self, *names: str) -> list[str] | None:
         value = self.get(*names)
@@ -99,12 +102,17 @@ def read_tokens(top: Mapping[str, Any], llm: Mapping[str, Any], image_ids: tuple
     ends = eos if isinstance(eos, list) else [] if eos is None else [eos]
     if not all(type(index) is int for index in ends):
         raise ConfigError(f"config.json: eos_token_id must be a token id or a list of them, found {eos!r}")
-    image = one("img_context_token_id", "image_token_id") or image_ids[0]
-    start, end = image_ids[1:] if image == image_ids[0] else (image + 1, image + 2)
+    image, *tags = (
+        one("img_context_token_id", "image_token_id"),
+        one("img_start_token_id", "vision_start_token_id"),
+        one("img_end_token_id", "vision_end_token_id"),
+    )
+    usual = image_ids if image in (None, image_ids[0]) else (image, image + 1, image + 2)
+    start, end = (theirs if theirs is not None else ours for theirs, ours in zip(tags, usual[1:], strict=True))
     return TokenIds(
-        image=image,
-        image_start=one("img_start_token_id", "vision_start_token_id") or start,
-        image_end=one("img_end_token_id", "vision_end_token_id") or end,
+        image=usual[0],
+        image_start=start,
+        image_end=end,
         bos=one("bos_token_id"),
         eos=tuple(ends),
         first_unsampled=one("first_unsampled_token_id"),

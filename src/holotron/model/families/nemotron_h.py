@@ -6,6 +6,7 @@ of the vision-language families `nemotron_vl` and `nemotron_omni`.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -35,6 +36,9 @@ _LETTERS = {
     "attention": "*", "full_attention": "*",
     "mlp": "-", "moe": "E",
 }  # fmt: skip
+
+# As JSON has it, as transformers 5 writes it, and as a word.
+_NO_LIMITS = tuple([0.0, most] for most in (math.inf, {"__float__": "Infinity"}, "inf", "Infinity", None))
 
 PATTERN_30B = "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME"
 
@@ -71,6 +75,7 @@ class NemotronH(Family):
 
 
 def read_decoder(f: Fields) -> DecoderConfig:
+    f.only("is_causal", True)
     pattern = _pattern(f)
     hidden = f.integer("hidden_size")
     return DecoderConfig(
@@ -112,6 +117,9 @@ def _mamba(f: Fields) -> MambaConfig:
     if f.get("use_bias", "mamba_proj_bias", default=False):
         raise ConfigError(f"{f.where}: biases in the Mamba projections are not part of this family")
     f.only("mamba_hidden_act", "silu", "swish")
+    limits = f.get("time_step_limit", "mamba_dt_limit", default=_NO_LIMITS[0])
+    if limits not in _NO_LIMITS:
+        raise ConfigError(f"{f.where}: time_step_limit {limits} is not supported; step sizes have no limits here")
     return MambaConfig(
         heads=f.integer("mamba_num_heads", "mamba_n_heads"),
         # `expand` also appears in these files and is wrong for some sizes: heads x head_dim is the inner width.

@@ -58,10 +58,11 @@ class NemotronOmni(NemotronVL):
                 f"{where}: llm_config: num_nextn_predict_layers {count} is not supported; the vision tower of such "
                 "checkpoints ends with a norm that is not built here"
             )
-        config = super().read(data, where, preprocessor)
-        if config.image.dynamic:
-            return config
-        return replace(config, image=ImageConfig.from_hf({**self.DYNAMIC, **data}, preprocessor))
+        return super().read(data, where, preprocessor)
+
+    def images(self, data: Mapping[str, Any], preprocessor: Mapping[str, Any] | None = None) -> ImageConfig:
+        said = super().images(data, preprocessor)
+        return said if said.dynamic else super().images({**self.DYNAMIC, **data}, preprocessor)
 
     def write(self, config: ModelConfig) -> dict[str, Any]:
         written = super().write(config)

@@ -25,7 +25,7 @@ from holotron.model.families import FAMILIES
 from holotron.model.families.base import AgentDefaults, Chat, Family, nested_decoder
 from holotron.model.families.common import Fields, names_kind, read_tokens, write_tokens
 from holotron.model.families.nemotron_h import NemotronH, read_decoder, write_decoder
-from holotron.model.families.radio import is_dynamic, read_vision, write_vision
+from holotron.model.families.radio import is_dynamic, read_vision, vision_patch, write_vision
 
 PATTERN_12B = "M-M-M-M*-" * 6 + "M-M-M-M-"
 
@@ -68,12 +68,16 @@ class NemotronVL(Family):
             decoder=read_decoder(llm),
             vision=read_vision(top, prefix=self.prefix_tokens, align_corners=self.align_corners),
             projector=ProjectorConfig(width=top.integer("projector_hidden_size", default=4096), shuffle=shuffle),
-            image=ImageConfig.from_hf(data, preprocessor),
+            image=self.images(data, preprocessor),
             tokens=read_tokens(data, llm.data, self.image_ids),
             name=str(top.get("_name_or_path", default="")),
             family=self.name,
             raw=dict(data),
         )
+
+    def images(self, data: Mapping[str, Any], preprocessor: Mapping[str, Any] | None = None) -> ImageConfig:
+        patch = vision_patch(Fields(data, "config.json"))
+        return ImageConfig.from_hf({**data, "patch_size": patch}, preprocessor)
 
     def write(self, config: ModelConfig) -> dict[str, Any]:
         if config.vision is None or config.projector is None:

@@ -15,6 +15,7 @@ from holotron.model.families import FAMILIES
 from holotron.model.families.base import Chat, Family
 from holotron.model.families.common import Fields, names_kind, read_tokens, write_sizes, write_tokens
 from holotron.model.families.qwen_tower import TEXT_SPELLINGS
+from holotron.model.families.rope import read_whole_rope
 
 _OUTSIDE_LAYERS = {
     "backbone.embeddings.weight": "model.embed_tokens.weight",
@@ -81,15 +82,12 @@ def layer_key(name: str) -> str:
 
 def _decoder(f: Fields) -> DecoderConfig:
     f.only("hidden_act", "silu", "swish")
+    f.only("is_causal", True)
     # Older files say how many layers see everything, newer ones list the kinds of all; a window alone means nothing.
     windows = f.flag("use_sliding_window", default=False) and f.get("sliding_window") is not None
     if windows and "sliding_attention" in (f.strings("layer_types") or ["sliding_attention"]):
         raise ConfigError(f"{f.where}: use_sliding_window true is not supported; attention here sees the whole past")
     heads, hidden = f.integer("num_attention_heads"), f.integer("hidden_size")
-    rope = f.part("rope_parameters", "rope_scaling", optional=True)
-    theta = f.number("rope_theta", default=rope.number("rope_theta", default=1_000_000.0))
-    if (kind := rope.get("rope_type", "type", default="default")) != "default":
-        raise ConfigError(f"{f.where}: rope_type {kind!r} is not supported")
     return DecoderConfig(
         vocab=f.integer("vocab_size"),
         hidden=hidden,
@@ -97,8 +95,8 @@ def _decoder(f: Fields) -> DecoderConfig:
         attention=AttentionConfig(
             heads=heads,
             kv_heads=f.integer("num_key_value_heads", default=heads),
-            head_dim=f.integer("head_dim", default=max(1, hidden // heads)),
-            rope_theta=theta,
+            head_dim=f.integer("head_dim", default=128),
+            rope_theta=read_whole_rope(f, theta=10_000.0).theta,
             qk_norm=True,
         ),
         mlp=MLPConfig(f.integer("intermediate_size"), "swiglu"),

@@ -15,7 +15,8 @@ from holotron.model.families import FAMILIES
 from holotron.model.families.base import Chat, Family, nested_decoder
 from holotron.model.families.common import Fields, names_kind, read_tokens, write_sizes, write_tokens
 from holotron.model.families.qwen3 import layer_key
-from holotron.model.families.qwen_tower import TEXT_SPELLINGS, read_rope
+from holotron.model.families.qwen_tower import MROPE, TEXT_SPELLINGS, read_sections
+from holotron.model.families.rope import read_rope
 
 MODEL_TYPES = ("qwen3_5_text", "qwen3_5_moe_text")
 _CLASSES = ("Qwen3_5ForCausalLM", "Qwen3_5MoeForCausalLM")
@@ -61,14 +62,12 @@ def decoder(f: Fields, *, sees: bool = False) -> DecoderConfig:
     if f.get("attention_bias", default=False):
         raise ConfigError(f"{f.where}: biases in the attention projections are not part of this family")
     f.only("hidden_act", "silu", "swish")
+    f.only("is_causal", True)
     f.only("output_gate_type", "swish", "silu")  # of Gated DeltaNet's norm
-    if f.get("attn_output_gate", default=True) is False:
-        raise ConfigError(f"{f.where}: attn_output_gate false is not supported; attention of this family is gated")
+    f.only("attn_output_gate", True)  # of its attention
     heads, head_dim = f.integer("num_attention_heads"), f.integer("head_dim", default=256)
-    rope = f.part("rope_parameters", "rope_scaling", optional=True)
-    share = rope.number("partial_rotary_factor", default=f.number("partial_rotary_factor", default=0.25))
-    turned = int(head_dim * share)
-    theta, sections = read_rope(f, 10_000.0, (11, 11, 10))
+    rope = read_rope(f, theta=10_000.0, share=0.25, kinds=MROPE)
+    sections = read_sections(rope.given, (11, 11, 10))
     experts = f.get("num_experts") is not None
     return DecoderConfig(
         vocab=f.integer("vocab_size"),
@@ -85,9 +84,9 @@ def decoder(f: Fields, *, sees: bool = False) -> DecoderConfig:
             heads=heads,
             kv_heads=f.integer("num_key_value_heads", default=heads),
             head_dim=head_dim,
-            rope_theta=theta,
+            rope_theta=rope.theta,
             qk_norm=True,
-            rotary_dim=turned,
+            rotary_dim=int(head_dim * rope.share),
             gated=True,
             sections=sections if sees else None,
         ),

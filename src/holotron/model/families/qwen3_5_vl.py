@@ -28,6 +28,7 @@ from holotron.model.families.qwen_tower import (
     COMPOSITE_SPELLINGS,
     IMAGE_TOKENS,
     composite_key,
+    read_images,
     read_vision,
     write_tokens,
     write_vision,
@@ -63,12 +64,15 @@ class Qwen35VL(Qwen35):
         return ModelConfig(
             decoder=inside,
             vision=read_vision(top, inside.hidden),
-            image=ImageConfig.from_hf(data, preprocessor),
+            image=self.images(data, preprocessor),
             tokens=read_tokens(data, text.data, self.image_ids),
             name=str(top.get("_name_or_path", default="")),
             family=self.name,
             raw=dict(data),
         )
+
+    def images(self, data: Mapping[str, Any], preprocessor: Mapping[str, Any] | None = None) -> ImageConfig:
+        return read_images(Fields(data, "config.json"), preprocessor)
 
     def write(self, config: ModelConfig) -> dict[str, Any]:
         d, moe = config.decoder, config.decoder.moe is not None

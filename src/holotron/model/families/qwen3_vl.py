@@ -23,12 +23,15 @@ from holotron.model.families.qwen3 import layer_key
 from holotron.model.families.qwen_tower import (
     COMPOSITE_SPELLINGS,
     IMAGE_TOKENS,
+    MROPE,
     composite_key,
-    read_rope,
+    read_images,
+    read_sections,
     read_vision,
     write_tokens,
     write_vision,
 )
+from holotron.model.families.rope import read_whole_rope
 from holotron.model.processor.smart_resize import MEAN, PIXELS, STD
 from holotron.model.processor.tiling import ImageConfig
 
@@ -62,13 +65,16 @@ class Qwen3VL(Family):
         decoder = _decoder(text, tied)
         return ModelConfig(
             decoder=decoder,
-            vision=read_vision(top, decoder.hidden),
-            image=ImageConfig.from_hf(data, preprocessor),
+            vision=read_vision(top, decoder.hidden, deepstack=(8, 16, 24)),
+            image=self.images(data, preprocessor),
             tokens=read_tokens(data, text.data, self.image_ids),
             name=str(top.get("_name_or_path", default="")),
             family=self.name,
             raw=dict(data),
         )
+
+    def images(self, data: Mapping[str, Any], preprocessor: Mapping[str, Any] | None = None) -> ImageConfig:
+        return read_images(Fields(data, "config.json"), preprocessor)
 
     def write(self, config: ModelConfig) -> dict[str, Any]:
         d, moe = config.decoder, config.decoder.moe is not None
@@ -93,6 +99,7 @@ def _decoder(f: Fields, tied: bool) -> DecoderConfig:
     if f.get("attention_bias", default=False):
         raise ConfigError(f"{f.where}: biases in the attention projections are not part of this family")
     f.only("hidden_act", "silu", "swish")
+    f.only("is_causal", True)
     heads, hidden, layers = f.integer("num_attention_heads"), f.integer("hidden_size"), f.integer("num_hidden_layers")
     experts = f.get("num_experts", "num_local_experts") is not None
     if f.get("mlp_only_layers") or f.integer("decoder_sparse_step", default=1) != 1:
@@ -100,7 +107,7 @@ def _decoder(f: Fields, tied: bool) -> DecoderConfig:
             f"{f.where}: experts in some layers only (mlp_only_layers, decoder_sparse_step) are not built"
         )
     head_dim = f.integer("head_dim", default=max(1, hidden // heads) if experts else 128)
-    theta, sections = read_rope(f, default_theta=500_000.0, default_sections=(24, 20, 20))
+    rope = read_whole_rope(f, theta=500_000.0, kinds=MROPE)
     return DecoderConfig(
         vocab=f.integer("vocab_size"),
         hidden=hidden,
@@ -109,9 +116,9 @@ def _decoder(f: Fields, tied: bool) -> DecoderConfig:
             heads=heads,
             kv_heads=f.integer("num_key_value_heads", default=heads),
             head_dim=head_dim,
-            rope_theta=theta,
+            rope_theta=rope.theta,
             qk_norm=True,
-            sections=sections,
+            sections=read_sections(rope.given, (24, 20, 20)),
         ),
         mlp=None if experts else MLPConfig(f.integer("intermediate_size"), "swiglu"),
         moe=_experts(f) if experts else None,

@@ -4,12 +4,16 @@ names of tensors in the composite checkpoint."""
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from holotron.errors import ConfigError
 from holotron.model.config import QwenVisionConfig, TokenIds
 from holotron.model.families.base import ImageTokens
 from holotron.model.families.common import Fields
+from holotron.model.families.rope import read_rope
+from holotron.model.processor.tiling import ImageConfig
+from holotron.model.qwen_vision import THETA
 
 # As transformers called them before the composite had a model of its own, and with a text model inside; lm_head apart.
 COMPOSITE_SPELLINGS = (
@@ -25,17 +29,18 @@ TEXT_SPELLINGS = (
     (r"(?:model\.)?language_model\.(?:model\.)?", "model."),
 )
 
-_TOWER_THETA = 10_000.0
+PATCH, MERGE = 16, 2  # where no file says
 
 IMAGE_TOKENS = ImageTokens("<|image_pad|>", "<|vision_start|>", "<|vision_end|>")
 
 
-def read_vision(top: Fields, hidden: int) -> QwenVisionConfig:
-    """`hidden`: of the decoder, which the tower's mergers write for."""
+def read_vision(top: Fields, hidden: int, *, deepstack: tuple[int, ...] = ()) -> QwenVisionConfig:
+    """`hidden`: of the decoder, which the tower's mergers write for; `deepstack` is the family's, for files that do not
+    say."""
     v = top.part("vision_config")
     v.only("hidden_act", "gelu_pytorch_tanh")
-    if (theta := v.part("rope_parameters", optional=True).number("rope_theta", default=_TOWER_THETA)) != _TOWER_THETA:
-        raise ConfigError(f"{v.where}: rope_parameters: rope_theta must be {_TOWER_THETA:g}, found {theta:g}")
+    if (theta := read_rope(v, theta=THETA, kinds=("axial", "default")).theta) != THETA:
+        raise ConfigError(f"{v.where}: rope_theta must be {THETA:g}, found {theta:g}")
     if v.integer("in_channels", default=3) != 3:
         raise ConfigError(f"{v.where}: in_channels must be 3, found {v.get('in_channels')!r}")
     if (out := v.integer("out_hidden_size", default=hidden)) != hidden:
@@ -43,20 +48,34 @@ def read_vision(top: Fields, hidden: int) -> QwenVisionConfig:
     table = v.integer("num_position_embeddings", default=2304)
     if math.isqrt(table) ** 2 != table:
         raise ConfigError(f"{v.where}: num_position_embeddings {table} is not the square of a grid")
-    deepstack = v.get("deepstack_visual_indexes", default=())
-    if not isinstance(deepstack, list | tuple) or not all(type(layer) is int for layer in deepstack):
-        raise ConfigError(f"{v.where}: deepstack_visual_indexes must be a list of layers, found {deepstack!r}")
+    levels = v.get("deepstack_visual_indexes", default=deepstack)
+    if not isinstance(levels, list | tuple) or not all(type(layer) is int for layer in levels):
+        raise ConfigError(f"{v.where}: deepstack_visual_indexes must be a list of layers, found {levels!r}")
+    width, heads = v.integer("hidden_size", default=1152), v.integer("num_heads", "num_attention_heads", default=16)
+    if (other := v.integer("num_attention_heads", default=heads)) != heads:
+        raise ConfigError(f"{v.where}: num_heads is {heads} and num_attention_heads {other}; keep one of them")
+    if (size := v.integer("head_dim", default=max(1, width // heads))) != max(1, width // heads):
+        raise ConfigError(f"{v.where}: head_dim {size} is not supported; {heads} heads share the width of {width}")
     return QwenVisionConfig(
-        hidden=v.integer("hidden_size", default=1152),
-        layers=v.integer("depth", default=27),
-        heads=v.integer("num_heads", "num_attention_heads", default=16),
+        hidden=width,
+        layers=v.integer("depth", "num_hidden_layers", default=27),
+        heads=heads,
         mlp=v.integer("intermediate_size", default=4304),
-        patch=v.integer("patch_size", default=16),
+        patch=v.integer("patch_size", default=PATCH),
         frames=v.integer("temporal_patch_size", default=2),
-        merge=v.integer("spatial_merge_size", default=2),
+        merge=v.integer("spatial_merge_size", default=MERGE),
         grid=math.isqrt(table),
-        deepstack=tuple(deepstack),
+        deepstack=tuple(levels),
     )
+
+
+def read_images(top: Fields, preprocessor: Mapping[str, Any] | None) -> ImageConfig:
+    """Pictures are cut for the tower, whatever the preprocessor's file says of its sizes."""
+    v = top.part("vision_config")
+    sizes = {
+        name: v.integer(name, default=size) for name, size in (("patch_size", PATCH), ("spatial_merge_size", MERGE))
+    }
+    return ImageConfig.from_hf({**top.data, "vision_config": sizes}, preprocessor)
 
 
 def write_vision(v: QwenVisionConfig, hidden: int, model_type: str) -> dict[str, Any]:
@@ -77,19 +96,19 @@ def write_vision(v: QwenVisionConfig, hidden: int, model_type: str) -> dict[str,
     }
 
 
-def read_rope(
-    f: Fields, default_theta: float, default_sections: tuple[int, int, int]
-) -> tuple[float, tuple[int, int, int]]:
-    """Base and sections of M-RoPE; its interleaved form is the only one there is in these families."""
-    rope = f.part("rope_parameters", "rope_scaling", optional=True)
-    kind = rope.get("rope_type", "type", default="default")
-    if kind not in ("default", "mrope") or rope.get("mrope_interleaved") is False:
-        raise ConfigError(f"{f.where}: rope_type {kind!r} is not supported; this family's is interleaved M-RoPE")
-    sections = rope.get("mrope_section", default=default_sections)
+MROPE = ("default", "mrope")  # what files call it
+
+
+def read_sections(rope: Fields, default: tuple[int, int, int]) -> tuple[int, int, int]:
+    """Of M-RoPE; its interleaved form is the only one there is in these families."""
+    if rope.get("mrope_interleaved") is False:
+        raise ConfigError(
+            f"{rope.where}: mrope_interleaved false is not supported; this family's M-RoPE is interleaved"
+        )
+    sections = rope.get("mrope_section", default=default)
     if not isinstance(sections, list | tuple) or len(sections) != 3 or not all(type(n) is int for n in sections):
-        raise ConfigError(f"{f.where}: mrope_section must be three numbers of pairs, found {sections!r}")
-    theta = f.number("rope_theta", default=rope.number("rope_theta", default=default_theta))
-    return theta, (sections[0], sections[1], sections[2])
+        raise ConfigError(f"{rope.where}: mrope_section must be three numbers of pairs, found {sections!r}")
+    return sections[0], sections[1], sections[2]
 
 
 def write_tokens(tokens: TokenIds) -> dict[str, Any]:

@@ -31,7 +31,9 @@ def read_vision(top: Fields, *, prefix: int, align_corners: bool) -> VisionConfi
     v = top.part("vision_config")
     arguments = v.part("args", optional=True)
     v.only("hidden_act", "gelu")
-    patch = top.integer("patch_size", default=v.integer("patch_size", default=16))
+    if (scale := v.number("layerscale_value", default=1.0)) != 1:
+        raise ConfigError(f"{v.where}: layerscale_value {scale:g} is not supported; layers are not scaled here")
+    patch = vision_patch(top)
     if "hidden_size" in v.data and "num_hidden_layers" in v.data:
         hidden = v.integer("hidden_size")
         shape = {
@@ -59,6 +61,11 @@ def read_vision(top: Fields, *, prefix: int, align_corners: bool) -> VisionConfi
         eps=v.number("layer_norm_eps", default=1e-6),
         align_corners=v.flag("position_align_corners", default=align_corners),
     )
+
+
+def vision_patch(top: Fields) -> int:
+    """Pixels to a side of what the tower reads at once."""
+    return top.integer("patch_size", default=top.part("vision_config").integer("patch_size", default=16))
 
 
 def _registers(v: Fields) -> int:

@@ -1,9 +1,10 @@
 """The processor's files in a checkpoint folder, as Hugging Face lays them out.
 
 tokenizer.json            vocabulary and merges
-tokenizer_config.json     names of special tokens; in older checkpoints also the chat template
+tokenizer_config.json     names of special tokens, and tokens that the vocabulary lacks (or added_tokens.json); in older
+                          checkpoints also the chat template
 special_tokens_map.json   the names again (read where the former is silent)
-chat_template.jinja       the chat template (or chat_template.json)
+chat_template.jinja       the chat template (or chat_template.json); more of them by name in additional_chat_templates
 config.json               image settings, ids of the image tokens
 preprocessor_config.json  image settings again (read where config.json is silent), or processor_config.json
 generation_config.json    which tokens end a reply; how its publishers sample
@@ -22,6 +23,7 @@ from holotron.model.families import families, recognise
 from holotron.model.families.base import Family, nested_decoder
 from holotron.model.formats import other_tokenizer
 from holotron.model.hf_json import read_json, read_preprocessor
+from holotron.model.processor.added import added_tokens
 from holotron.model.processor.sampling import SamplingDefaults
 from holotron.model.processor.template import ChatTemplate
 from holotron.model.processor.tiling import ImageConfig
@@ -49,7 +51,8 @@ def read(path: Path) -> ProcessorFiles:
         optional("tokenizer_config.json"),
         optional("generation_config.json"),
     )
-    family = recognise(config) or Family()
+    known = recognise(config)
+    family = known or Family()
     named = optional("special_tokens_map.json") | {key: value for key, value in settings.items() if value is not None}
     special = {name: _content(named[name]) for name in _SPECIAL if named.get(name) is not None}
 
@@ -62,12 +65,16 @@ def read(path: Path) -> ProcessorFiles:
         image=image,
         image_start=start,
         image_end=end,
+        added=added_tokens(path, settings, special),
     )
-    images = _images(config, read_preprocessor(path))
+    preprocessor = read_preprocessor(path)
+    images = known.images(config, preprocessor) if known is not None else _images(config, preprocessor)
     if images is not None:
         _check_image_ids(tokenizer, config, family, path)
-    source = template_source(path)
-    template = _builtin_for(tokenizer) if source is None else ChatTemplate(source, special, tokenizer.image)
+    sources = template_sources(path)
+    written = {name: ChatTemplate(source, special, tokenizer.image) for name, source in sources.items()}
+    template = written.get("default") or _builtin_for(tokenizer)
+    template.for_tools = written.get("tool_use")
     return ProcessorFiles(tokenizer, template, images, SamplingDefaults.from_hf(generation))
 
 
@@ -87,6 +94,9 @@ def write(
     }
     _write_json(path / "tokenizer_config.json", settings)
     (path / "chat_template.jinja").write_text(template.source, encoding="utf-8")
+    if template.for_tools is not None:
+        (path / "additional_chat_templates").mkdir(exist_ok=True)
+        (path / "additional_chat_templates" / "tool_use.jinja").write_text(template.for_tools.source, encoding="utf-8")
     generation = sampling.to_hf() | ({"eos_token_id": sorted(tokenizer.eos_ids)} if tokenizer.eos_ids else {})
     if generation:
         _write_json(path / "generation_config.json", generation)
@@ -107,7 +117,7 @@ def _content(token: Any) -> str:
 
 
 def _images(config: Mapping[str, Any], preprocessor: Mapping[str, Any]) -> ImageConfig | None:
-    """None unless one of the two describes images. `config.json` wins: it is what the network is built from."""
+    """Of a folder without a network of ours. None unless one of the two describes images; `config.json` wins."""
     if not preprocessor and "vision_config" not in config and "force_image_size" not in config:
         return None
     return ImageConfig.from_hf(config, preprocessor)
@@ -150,24 +160,35 @@ def _check_image_ids(tokenizer: Tokenizer, config: Mapping[str, Any], family: Fa
         )
 
 
-def template_source(path: Path) -> str | None:
-    """The checkpoint's own chat template; None if it brings none."""
+def template_sources(path: Path) -> dict[str, str]:
+    """The checkpoint's own chat templates by name, one of them "default"; none, if it brings none."""
     jinja = path / "chat_template.jinja"
     if jinja.is_file():
-        try:
-            return jinja.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise CheckpointError(f"cannot read the chat template {jinja}: {error}") from error
-    for file in (path / "chat_template.json", path / "tokenizer_config.json"):
-        source = read_json(file).get("chat_template") if file.is_file() else None
+        others = {file.stem: file for file in sorted((path / "additional_chat_templates").glob("*.jinja"))}
+        return {name: _template_text(file) for name, file in {**others, "default": jinja}.items()}
+    for name in ("chat_template.json", "processor_config.json", "tokenizer_config.json"):
+        file = path / name
+        said = source = read_json(file).get("chat_template") if file.is_file() else None
         if isinstance(source, list):  # several by name: {"name": "default", "template": ...}
-            by_name = {entry.get("name"): entry.get("template") for entry in source if isinstance(entry, Mapping)}
-            source = by_name.get("default") or next(iter(by_name.values()), None)
-        if source and not isinstance(source, str):
-            raise CheckpointError(f"{file}: chat_template must be a text, found {type(source).__name__}")
-        if source:
-            return str(source)
-    return None
+            source = {entry.get("name"): entry.get("template") for entry in source if isinstance(entry, Mapping)}
+        if not source:
+            continue
+        by_name = source if isinstance(source, Mapping) else {"default": source}
+        if not all(isinstance(key, str) and isinstance(text, str) for key, text in by_name.items()):
+            raise CheckpointError(
+                f"{file}: chat_template must be a text, found {type(said).__name__} (several need names)"
+            )
+        if "default" not in by_name and len(by_name) > 1:
+            raise CheckpointError(f"{file}: of the chat templates {', '.join(sorted(by_name))} none is called default")
+        return {"default": next(iter(by_name.values())), **by_name}
+    return {}
+
+
+def _template_text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CheckpointError(f"cannot read the chat template {file}: {error}") from error
 
 
 def _builtin_for(tokenizer: Tokenizer) -> ChatTemplate:

@@ -15,6 +15,8 @@ from holotron.errors import InputError
 # Where no file says: as Qwen3-VL and Qwen3.5 are published.
 PIXELS = {"shortest_edge": 65_536, "longest_edge": 16_777_216}
 MEAN = STD = (0.5, 0.5, 0.5)
+# What transformers' image processor takes for what a file leaves out.
+CLASS_PIXELS = {"shortest_edge": 3136, "longest_edge": 1_003_520}
 
 LONGEST_SHAPE = 200  # times as long as wide
 

@@ -109,10 +109,14 @@ class ChatTemplate:
         special: Mapping[str, str] | None = None,
         image: str = "<image>",
         control: Iterable[str] = (),
+        *,
+        for_tools: ChatTemplate | None = None,
     ) -> None:
         """`special` are the token names a template may use (`bos_token`, ...); `image` is what stands for an image;
-        `control` are the tokenizer's control tokens (a `Processor` adds its own)."""
+        `control` are the tokenizer's control tokens (a `Processor` adds its own); `for_tools` is the one to take where
+        there are tools, if it is another."""
         self.source = source
+        self.for_tools = for_tools
         self.special = dict(special or {})
         self.image = image
         self.control = frozenset(control)
@@ -126,7 +130,10 @@ class ChatTemplate:
 
     def knowing(self, control: Iterable[str]) -> ChatTemplate:
         """The same template for a tokenizer with these control tokens."""
-        return self if self.control >= set(control) else ChatTemplate(self.source, self.special, self.image, control)
+        if self.control >= set(control):
+            return self
+        for_tools = self.for_tools.knowing(control) if self.for_tools is not None else None
+        return ChatTemplate(self.source, self.special, self.image, control, for_tools=for_tools)
 
     @classmethod
     def builtin(cls, name: str, special: Mapping[str, str] | None = None, image: str = "<image>") -> ChatTemplate:
@@ -181,6 +188,8 @@ class ChatTemplate:
         add_generation_prompt: bool,
         variables: Mapping[str, Any],
     ) -> str:
+        if tools and self.for_tools is not None:
+            return self.for_tools._render(turns, tools, thinking, add_generation_prompt, variables)
         if self.toggles_thinking_by_text and thinking is not None:
             turns = _with_toggle(turns, thinking)
         if not self.takes_parts:

@@ -23,10 +23,23 @@ from functools import cache
 from typing import Any
 
 from holotron.errors import ConfigError
-from holotron.model.processor.smart_resize import MEAN, PIXELS, STD, smart_resize
+from holotron.model.processor.smart_resize import CLASS_PIXELS, MEAN, PIXELS, STD, smart_resize
 
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
+
+BICUBIC = (3, "bicubic")  # as Pillow and transformers call it
+# Under which names both files may say the same thing.
+_TWICE = (
+    ("force_image_size", "image_size"),
+    ("max_num_tiles",),
+    ("use_thumbnail",),
+    ("downsample_ratio",),
+    ("norm_mean", "image_mean"),
+    ("norm_std", "image_std"),
+    ("min_num_patches",),
+    ("max_num_patches",),
+)
 
 LARGEST_TILE = 16_384  # pixels a side
 SIGNS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"  # tiles, rows and columns in token streams
@@ -107,10 +120,12 @@ class ImageConfig:
         """From a checkpoint's `config.json`, and its `preprocessor_config.json` where that is silent; the absent keeps
         its default."""
         given: dict[str, Any] = {}
-        config = {**(preprocessor or {}), **{key: value for key, value in config.items() if value is not None}}
+        preprocessor = preprocessor or {}
+        _check_steps(preprocessor)
+        config = {**preprocessor, **{key: value for key, value in config.items() if value is not None}}
         merge = (config.get("vision_config") or {}).get("spatial_merge_size") or config.get("merge_size")
         if merge is not None:
-            return cls._smart(config, int(_number("spatial_merge_size", merge)))
+            return cls._smart(config, int(_number("spatial_merge_size", merge)), said=bool(preprocessor))
 
         def take(name: str, *keys: str) -> None:
             for key in keys:
@@ -147,23 +162,34 @@ class ImageConfig:
             given[name] = int(_number(name, given[name]))
         if "min_patches" in given:
             given.setdefault("max_patches", 0)
+            if (context := preprocessor.get("max_model_len")) is not None:  # a picture has to fit into it
+                fitting = (int(_number("max_model_len", context)) - 4) * given.get("downsample", cls.downsample) ** 2
+                most = max(fitting, given["min_patches"])
+                given["max_patches"] = min(given["max_patches"] or most, most)
         return cls(**given)
 
     @classmethod
-    def _smart(cls, config: Mapping[str, Any], merge: int) -> ImageConfig:
-        """Qwen's files. The range of pixels goes by two pairs of names; the older ones win, as in transformers."""
-        size = config.get("size") if isinstance(config.get("size"), Mapping) else {}
-        edges = {
-            name: _number(name, config.get(old) or (size or {}).get(name) or PIXELS[name])
-            for name, old in (("shortest_edge", "min_pixels"), ("longest_edge", "max_pixels"))
-        }
+    def _smart(cls, config: Mapping[str, Any], merge: int, *, said: bool) -> ImageConfig:
+        """Qwen's files. The range of pixels goes by two pairs of names; the older ones win, as in transformers. `said`:
+        there is a file about pictures, and what it leaves out is what transformers' class has for it; without any, it
+        is as the models are published."""
+        pixels, mean, std = (CLASS_PIXELS, CLIP_MEAN, CLIP_STD) if said else (PIXELS, MEAN, STD)
+        size = config.get("size") or pixels
+        if not isinstance(size, Mapping):
+            raise ConfigError(f"the image setting size must be an object, found {size!r}")
+        edges: dict[str, float] = {}
+        for name, old in (("shortest_edge", "min_pixels"), ("longest_edge", "max_pixels")):
+            value = config.get(old) or size.get(name)
+            if value is None:
+                raise ConfigError(f"the image setting size must have shortest_edge and longest_edge, found {size!r}")
+            edges[name] = _number(name, value)
         patch = int(_number("patch_size", (config.get("vision_config") or config).get("patch_size") or 16))
         return cls(
             tile_size=16 * patch * merge,
             patch_size=patch,
             downsample=merge,
-            mean=_colours("image_mean", config.get("image_mean") or MEAN),
-            std=_colours("image_std", config.get("image_std") or STD),
+            mean=_colours("image_mean", config.get("image_mean") or mean),
+            std=_colours("image_std", config.get("image_std") or std),
             min_pixels=int(edges["shortest_edge"]),
             max_pixels=int(edges["longest_edge"]),
             sparse=_flag("sparse_pictures", config.get("sparse_pictures", False)),
@@ -196,6 +222,41 @@ class ImageConfig:
         if self.dynamic:
             values |= {"min_num_patches": self.min_patches, "max_num_patches": self.max_patches}
         return values
+
+
+def _check_steps(preprocessor: Mapping[str, Any]) -> None:
+    """What is done to a picture is fixed here; files may say the same, and nothing else."""
+    factor = preprocessor.get("rescale_factor")
+    known = {
+        "do_resize": (None, True),
+        "do_rescale": (None, True),
+        "do_normalize": (None, True),
+        "resample": (None, *BICUBIC),
+        "rescale_factor": (factor if isinstance(factor, float) and math.isclose(factor, 1 / 255) else None,),
+    }
+    for name, computed in known.items():
+        if (value := preprocessor.get(name)) not in computed:
+            raise ConfigError(
+                f"the image setting {name} {value!r} is not supported: pictures are resized bicubically (3), scaled by "
+                "1/255 and normalised"
+            )
+
+
+def disagreements(config: Mapping[str, Any], preprocessor: Mapping[str, Any]) -> list[str]:
+    """What the two files say differently of pictures. Other tools follow one or the other."""
+    vision = config.get("vision_config")
+    vision = vision if isinstance(vision, Mapping) else {}
+    inner = vision.get("args")
+    places = (inner if isinstance(inner, Mapping) else {}, vision, config)
+    found = []
+    for names in _TWICE:
+        mine = next((place[name] for place in places for name in names if place.get(name) is not None), None)
+        other = next((preprocessor[name] for name in names if preprocessor.get(name) is not None), None)
+        if mine is not None and other is not None and mine != other:
+            found.append(
+                f"{names[0]} is {mine} in config.json, which counts, and {other} in the image processor's file"
+            )
+    return found
 
 
 def _colours(name: str, values: Any) -> tuple[float, float, float]:

@@ -26,6 +26,7 @@ import tokenizers
 
 from holotron.errors import CheckpointError, ConfigError
 from holotron.model.formats import LFS_POINTER, is_lfs_pointer
+from holotron.model.processor.added import Added, add_missing
 from holotron.model.processor.ink import REPLY_MARKUP, check_unicode, read_ink, runs
 
 _BRACKETED = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]")
@@ -74,7 +75,8 @@ class Tokenizer:
         return found
 
     @classmethod
-    def from_file(cls, path: str | Path, **options: Any) -> Tokenizer:
+    def from_file(cls, path: str | Path, *, added: Iterable[Added] = (), **options: Any) -> Tokenizer:
+        """`added`: tokens that other files of the checkpoint name, which are added if tokenizer.json lacks them."""
         if is_lfs_pointer(Path(path)):
             raise CheckpointError(f"{path}: {LFS_POINTER}")
         try:
@@ -84,6 +86,7 @@ class Tokenizer:
         # Saved truncation or padding would silently change prompts.
         backend.no_truncation()
         backend.no_padding()
+        add_missing(backend, added)
         return cls(backend, **options)
 
     # -----------------------------------------------------------------------------------------------------------------

@@ -14,27 +14,31 @@ WANTED = ["*.json", "*.safetensors", "*.jinja", "*.md", "LICENSE*", "NOTICE*"]
 
 
 def looks_like_hub_id(text: str) -> bool:
-    return re.fullmatch(r"[\w.-]+/[\w.-]+", text) is not None
+    """owner/name, and owner/name@revision for a branch, a tag or a commit. No part begins with a dot: ./name and
+    ../name are folders."""
+    return re.fullmatch(r"\w[\w.-]*/\w[\w.-]*(@\w[\w./-]*)?", text) is not None
 
 
-def snapshot(repository: str, wanted: Sequence[str] = WANTED) -> Path:
-    """The folder of a repository's newest snapshot, the wanted files downloaded if need be. A download that was
-    interrupted goes on where it stopped."""
+def snapshot(source: str, wanted: Sequence[str] = WANTED) -> Path:
+    """The folder of a repository's snapshot (its newest, or of the revision that is named), the wanted files downloaded
+    if need be. A download that was interrupted goes on where it stopped."""
     try:
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import LocalEntryNotFoundError
     except ImportError:
         raise MissingDependency.extra("huggingface_hub", "hub") from None
+    repository, _, named = source.partition("@")
+    revision = named or None
     patterns, missing = list(wanted), list[str]()
     try:
-        folder = Path(snapshot_download(repository, allow_patterns=patterns, local_files_only=True))
+        folder = Path(snapshot_download(repository, revision=revision, allow_patterns=patterns, local_files_only=True))
         # The cache may hold less than is wanted now: the configuration alone, or some of the weights.
         if not (missing := _missing(folder, wanted)):
             return folder
     except LocalEntryNotFoundError:
         pass
     try:
-        folder = Path(snapshot_download(repository, allow_patterns=patterns))
+        folder = Path(snapshot_download(repository, revision=revision, allow_patterns=patterns))
         problem = "the hub could not be reached, or does not have them"
     except Exception as error:  # the hub client raises its own, requests' and httpx's errors
         problem = _first_line(error)
@@ -42,10 +46,11 @@ def snapshot(repository: str, wanted: Sequence[str] = WANTED) -> Path:
         # Without a network the client hands out what it has, whole or not.
         if not (missing := _missing(folder, wanted)):
             return folder
-    lacking = f" (missing: {', '.join(missing[:3])}{' ...' if len(missing) > 3 else ''})" if missing else ""
+    lacking = f" (missing: {', '.join(missing[:3])}{' ...' if len(missing) > 3 else ''})"
+    command = f"hf download {repository}{f' --revision {named}' if named else ''}"
     raise CheckpointError(
-        f"cannot download {repository}{lacking}: {problem}. If the machine has no network, download it elsewhere "
-        f"(hf download {repository}) and pass the folder"
+        f"cannot download {source}{lacking if missing else ', and there is no folder of that name'}: "
+        f"{problem.rstrip('.')}. If the machine has no network, download it elsewhere ({command}) and pass the folder"
     )
 
 
