@@ -131,9 +131,15 @@ def test_what_could_not_be_held_is_not_there(run: Run, agent: Agent) -> None:
     })()"""
     rules = """<script type=speculationrules>{"prefetch": [{"urls": ["/effect/a"], "eagerness": "immediate"}],
         "prerender": [{"urls": ["/effect/b"], "eagerness": "immediate"}]}</script>"""
+    hidden = f"<div><template shadowrootmode=closed>{rules}</template></div>"
+    added = """d=document.createElement('div');s=document.createElement('script');s.type='speculationrules';d.append(s);
+        s.textContent=JSON.stringify({prefetch:[{urls:['/effect/c'],eagerness:'immediate'}]});document.body.append(d)"""
 
     async def main() -> None:
-        await agent.open(button("document.body.insertAdjacentHTML('beforeend','<p>x')") + rules)
+        kind = {"Content-Type": "application/speculationrules+json"}
+        headers = {"/": {"Speculation-Rules": '"/ahead.json"'}, "/ahead.json": kind}
+        pages = {"/ahead.json": rules.partition(">")[2].removesuffix("</script>").replace("effect/", "effect/h")}
+        await agent.open(button(added) + rules + hidden, pages, headers=headers)
         await agent.do(PRESS, Wait(0.5))
         assert agent.changes == []
         assert await agent.environment.evaluate(tries) == "undefined,false"

@@ -66,13 +66,4 @@
       if (line.first) line.last = line.last.next = mine; else line.first = line.last = mine;
       asked(address(this), mine.message, (free) => { mine.free = free; move(line); });
     }});
-
-  // Speculation rules make the browser open pages ahead of time, out of everybody's sight.
-  new MutationObserver((changes) => {
-    for (const {addedNodes} of changes)
-      for (const node of addedNodes)
-        if (node.localName === 'script' && node.type.toLowerCase() === 'speculationrules') node.remove();
-  }).observe(document, {childList: true, subtree: true});
-  const supports = HTMLScriptElement.supports;
-  HTMLScriptElement.supports = (type) => type !== 'speculationrules' && supports.call(HTMLScriptElement, type);
 })();
