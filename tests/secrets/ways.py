@@ -79,6 +79,8 @@ CARRIED = [
     Way("copied into another tab", FIELD, (TYPE, *COPY, Goto("THERE/f"), Click(100, 60), PressKeys(("Control", "v"))), other={"/f": THEIRS}, asked=False),
     Way("cut", FIELD, (TYPE, PressKeys(("Control", "a")), PressKeys(("Control", "x")), Goto("THERE/f"), Click(100, 60), PressKeys(("Control", "v"))), other={"/f": THEIRS}, asked=False),
     Way("pasted the other way", FIELD, (TYPE, *COPY, Goto("THERE/f"), Click(100, 60), PressKeys(("Shift", "Insert"))), other={"/f": THEIRS}, asked=False),
+    Way("pasted with keys by their places", FIELD, (TYPE, *COPY, Goto("THERE/f"), Click(100, 60), PressKeys(("ControlLeft", "KeyV"))), other={"/f": THEIRS}, asked=False),
+    Way("pasted before another key", FIELD, (TYPE, *COPY, Goto("THERE/f"), Click(100, 60), PressKeys(("Control", "v", "b"))), other={"/f": THEIRS}, asked=False),
     Way("pasted without its looks", FIELD, (TYPE, *COPY, Goto("THERE/f"), Click(100, 60), PressKeys(("Control", "Shift", "v"))), other={"/f": THEIRS}, asked=False),
     Way("copied by the page", sends("navigator.clipboard.writeText(btoa(i.value))"), (TYPE, PRESS, Goto("THERE/f"), Click(100, 60), PressKeys(("Control", "v"))), other={"/f": THEIRS}, asked=False),
     Way("copied in the page's own way", FIELD + "<script>addEventListener('copy',e=>{e.clipboardData.setData('text/plain','it is '+i.value);e.preventDefault()})</script>", (TYPE, *COPY, Goto("THERE/f"), Click(100, 60), PressKeys(("Control", "v"))), other={"/f": THEIRS}, asked=False),

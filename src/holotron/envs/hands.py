@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import string
 import sys
 
 from holotron.envs.tab import Area, Tab
@@ -125,8 +126,13 @@ async def _press(tab: Tab, keys: tuple[str, ...]) -> None:
 
 
 def _pastes(names: list[str]) -> bool:
-    held = {*names[:-1]}
-    return (names[-1].lower() == "v" and _COMMAND_KEY in held) or (names[-1] == "Insert" and "Shift" in held)
+    """Whether any of these keys does, pressed while those before it are held."""
+    held: set[str] = set()
+    for name in names:
+        if (name.lower() == "v" and _COMMAND_KEY in held) or (name == "Insert" and "Shift" in held):
+            return True
+        held.add(name)
+    return False
 
 
 def _split_chord(chord: str) -> list[str]:
@@ -149,6 +155,18 @@ _KEY_NAMES = {
 }  # fmt: skip
 
 _COMMAND_KEY = "Meta" if sys.platform == "darwin" else "Control"
+
+# Keys by their places have the names of what they write, so that whoever looks at names knows what is written.
+_KEY_NAMES |= {f"key{letter}": letter for letter in string.ascii_lowercase}
+_KEY_NAMES |= {f"{row}{digit}": digit for row in ("digit", "numpad") for digit in string.digits}
+_SIDES = [(name, side) for name in ("Control", "Shift", "Alt", "Meta") for side in ("left", "right")]
+_KEY_NAMES |= {f"{name.lower()}{side}": name for name, side in _SIDES}
+_KEY_NAMES |= {
+    "controlormeta": _COMMAND_KEY, "altgraph": "Alt",
+    "minus": "-", "equal": "=", "bracketleft": "[", "bracketright": "]", "backslash": "\\", "semicolon": ";",
+    "quote": "'", "backquote": "`", "comma": ",", "period": ".", "slash": "/", "numpaddivide": "/",
+    "numpadmultiply": "*", "numpadsubtract": "-", "numpadadd": "+", "numpaddecimal": ".",
+}  # fmt: skip
 
 # The element with the focus, also inside shadow roots and frames of the same site.
 _FOCUSED = """
