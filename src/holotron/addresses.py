@@ -8,6 +8,7 @@ split_login("https://ann:pw@shop.example/x")        ('https://shop.example/x', (
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import re
 from urllib.parse import unquote
@@ -31,6 +32,15 @@ def is_public(text: str) -> bool:
         if address.is_site_local or address in _PRIVATE_NAT64:  # fec0::/10: given up, but routers still know it
             return False
     return address.is_global and not address.is_multicast and not address.is_reserved
+
+
+def plain_host(name: str) -> str:
+    """A host's name as browsers send it, so that names can be compared: small letters, those of other alphabets as
+    codes, no dot at the end."""
+    name = name.lower()
+    with contextlib.suppress(UnicodeError):  # it is no name, then, that anybody could have
+        name = name if name.isascii() else name.encode("idna").decode()
+    return name.removesuffix(".")
 
 
 def split_login(url: str) -> tuple[str, tuple[str, str] | None]:

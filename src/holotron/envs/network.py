@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from holotron.addresses import is_public
+from holotron.addresses import is_public, plain_host
 from holotron.envs.connections import Connections
 from holotron.errors import ConfigError
 
@@ -53,7 +53,7 @@ class NetworkPolicy:
                 raise ConfigError(f"{pattern!r} is not a host pattern. Use example.com, *.example.com or host:8080.")
 
     def listed(self, host: str, port: int) -> bool:
-        return any(_matches(pattern, host.lower().rstrip("."), port) for pattern in self.allow)
+        return any(_matches(pattern, plain_host(host), port) for pattern in self.allow)
 
     def check_host(self, host: str, port: int) -> None:
         """By name alone; addresses are checked after the name is looked up."""
@@ -237,7 +237,7 @@ def _matches(pattern: str, host: str, port: int) -> bool:
         name, wanted = pattern.lower(), ""
     if wanted and int(wanted) != port:
         return False
-    name = name.strip("[]")
+    name = plain_host(name.strip("[]"))
     if name.startswith("*."):
         return host.endswith(name[1:])
     return host == name or (host.endswith(f".{name}") and not _is_address(host))

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
+from holotron.addresses import plain_host
 from holotron.envs.effects.question import Kind, group_of
 from holotron.envs.network import DEFAULT_PORTS, NetworkPolicy
 from holotron.errors import ConfigError
@@ -35,7 +36,7 @@ Verdict = Literal["always", "never", "ask"]
 VERDICTS: tuple[Verdict, ...] = ("never", "ask", "always")  # the strictest first
 _KEYS = ("origin", "method", "path", "kind")
 _KINDS = ("request", "field", "dialog", "download", "secret")
-_HIDDEN = re.compile(r"%2f|%5c|%2e|\\|//", re.IGNORECASE)  # in a path: servers do not agree on what these mean
+_HIDDEN = re.compile(r"%2f|%5c|%2e|%3b|;|\\|//", re.IGNORECASE)  # in a path: servers do not agree on what these mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +61,16 @@ class Rule:
         if "://" not in self.origin:
             return NetworkPolicy(allow=(self.origin,)).listed(parts.hostname or "", port)
         own = urlsplit(self.origin)
-        return (own.scheme, own.hostname, own.port or DEFAULT_PORTS.get(own.scheme)) == (scheme, parts.hostname, port)
+        if (own.scheme, own.port or DEFAULT_PORTS.get(own.scheme)) != (scheme, port):
+            return False
+        return plain_host(own.hostname or "") == plain_host(parts.hostname or "")
 
     def _matches_path(self, path: str) -> bool:
-        """To the letter where it opens, generously where it closes: `/Order/` is `/order` to many servers."""
+        """To the letter where it opens, generously where it closes: `/Order/` and `/order;x` are `/order` to many
+        servers."""
         if self.verdict == "always":
             return not _HIDDEN.search(path) and re.fullmatch(_glob(self.path), path) is not None
-        plain = re.sub(r"[/\\]+", "/", unquote(path)).rstrip("/") or "/"
+        plain = re.sub(r"[/\\]+", "/", re.sub(r";[^/\\]*", "", unquote(path))).rstrip("/") or "/"
         return re.fullmatch(_glob(self.path.rstrip("/") or "/"), plain, re.IGNORECASE) is not None
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from holotron.addresses import plain_host
 from holotron.errors import ConfigError
 
 SHORTEST = 4  # characters: masking every "1" would blot out pages
@@ -68,21 +69,13 @@ class Secret:
 def _covers(own: str, scheme: str, host: str, port: int | None) -> bool:
     match = _HOST.fullmatch(own.lower())
     assert match is not None
-    name = _ascii(match["host"].strip("[]"))
+    name = plain_host(match["host"].strip("[]"))
     port = port or {"http": 80, "https": 443}[scheme]
     if match["port"] and int(match["port"]) != port:
         return False
     if host != name and (_is_address(host) or not host.endswith(f".{name}")):
         return False
     return scheme == "https" or match["scheme"] == "http" or is_this_machine(host)
-
-
-def _ascii(host: str) -> str:
-    """As browsers write names with other letters."""
-    try:
-        return host.encode("idna").decode() if not host.isascii() else host
-    except UnicodeError:
-        return host
 
 
 def _is_address(host: str) -> bool:
@@ -103,7 +96,7 @@ def socket_sources(host: str) -> str:
     """A host as a content security policy names it, for WebSockets."""
     match = _HOST.fullmatch(host.lower())
     assert match is not None
-    name, port = _ascii(match["host"]), match["port"] or "*"
+    name, port = plain_host(match["host"]), match["port"] or "*"
     plain = match["scheme"] == "http" or is_this_machine(name.strip("[]"))
     names = (name,) if _is_address(name.strip("[]")) else (name, f"*.{name}")
     return " ".join(f"{scheme}://{one}:{port}" for scheme in (("wss", "ws") if plain else ("wss",)) for one in names)
