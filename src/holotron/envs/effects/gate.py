@@ -254,8 +254,7 @@ class Gate:
             effect = Effect(Kind.REQUEST, "a rule wants to know of it", certain=True)
         if effect is None:
             return True
-        new = effect.certain or (self.background.acted and bool(self.typed.carried_by(f"{sent.url}\n{sent.text}")))
-        if verdict is None and not new and self.background.owns(sent, self.page()):
+        if verdict is None and self._is_habit(sent, effect):
             return True
         if verdict is None and effect.certain and not self.background.acted:
             self.background.owns(sent)
@@ -264,6 +263,11 @@ class Gate:
         if verdict is None and origin == sent.origin and sent.method in (method, "GET"):
             return self._passed(event, sent)  # where an allowed request leads on its own site
         return await self._released(sent, effect) and self._passed(event, sent)
+
+    def _is_habit(self, sent: Sent, effect: Effect) -> bool:
+        """Whether a page does this by itself."""
+        new = effect.certain or (self.background.acted and bool(self.typed.carried_by(sent.said)))
+        return not new and self.background.owns(sent, self.page())
 
     async def _taken(self, sent: Sent) -> str:
         """The secrets that a request takes to where they do not belong."""
@@ -287,7 +291,7 @@ class Gate:
         return True
 
     def _question(self, sent: Sent, effect: Effect) -> Question:
-        shown = sent.text[: 20 * SHOWN] if sent.body else sent.url.partition("?")[2]
+        shown = sent.text[: 20 * SHOWN] if sent.body else sent.url.partition("?")[2] or sent.fragment
         return Question(
             effect.kind,
             summary=f"{sent.method} to {self.secrets.redact(origin_of(sent.url))}: {effect.why}",
@@ -310,7 +314,8 @@ class Gate:
         named = {key.lower(): value for key, value in headers.items()}
         page = named.get("origin", "null")
         page = page if page != "null" else named.get("referer", "") or self.page()
-        return Sent(request["method"], request["url"], event["resourceType"], page, body, headers, unseen)
+        fragment = request.get("urlFragment", "") if event["resourceType"] == "Document" else ""
+        return Sent(request["method"], request["url"], event["resourceType"], page, body, headers, unseen, fragment)
 
     # ------------------------------------------------------------------------------------------ what is no request
 
