@@ -304,3 +304,16 @@ def test_where_nobody_can_be_asked_a_message_is_not_sent_and_that_is_said(run: R
         assert agent.changes == [] and "content policy" in pressed.observation.note + after.observation.note
 
     run(main())
+
+
+def test_a_name_that_holds_typed_text_is_not_looked_up(run: Run, agent: Agent) -> None:
+    """A connection that the browser opens ahead is no request, but its name would be looked up."""
+
+    async def main() -> list[str]:
+        await agent.open(f"<input {IN}>")
+        await agent.do(Write("password1", 100, 90))
+        gate = agent.environment._open_session.gate
+        gate._hosts.add("password1.allowed.example")
+        return [gate.why_not_looked_up(f"password1.{host}") for host in ("there.example", "allowed.example")]
+
+    assert run(main()) == ["holds typed text", ""]

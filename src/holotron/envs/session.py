@@ -95,7 +95,8 @@ class Session:
             await guard.close()
             raise
         session = cls(lease, guard, options)
-        guard.refuses = lambda host: bool(session.secrets.taken_away(f"https://{host}", host))
+        if session.gate is not None:
+            guard.refuses = session.gate.why_not_looked_up
         try:
             async with lease.opening("opening a session"):
                 if not lease.owned:

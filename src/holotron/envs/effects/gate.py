@@ -30,7 +30,7 @@ from playwright.async_api import CDPSession
 from playwright.async_api import Error as PlaywrightError
 
 from holotron.envs.effects.background import Background
-from holotron.envs.effects.judging import Effect, Sent, judge, origin_of
+from holotron.envs.effects.judging import Effect, Sent, judge, origin_of, to_other_sites
 from holotron.envs.effects.question import REFUSE, Approver, Decision, Kind, Question, group_of, refuse
 from holotron.envs.effects.rules import Rules
 from holotron.envs.effects.typed import Typed, is_personal, is_told
@@ -80,6 +80,7 @@ class Gate:
         self.typed = Typed()
         self.background = Background()
         self._sites: dict[tuple[str, str], Decision] = {}
+        self._hosts: set[str] = set()  # where allowed requests go
         self._allowed: dict[str, str] = {}  # requests that were, and where to: redirects go on under another name
         self._refusals: list[tuple[Question, Decision]] = []
         self._dropped: list[str] = []
@@ -286,6 +287,7 @@ class Gate:
 
     def _passed(self, event: Any, sent: Sent) -> bool:
         self._allowed[event["requestId"]] = f"{sent.method} {sent.origin}"
+        self._hosts.add(urlsplit(sent.url).hostname or "")
         if len(self._allowed) > REMEMBERED:
             del self._allowed[next(iter(self._allowed))]
         return True
@@ -318,6 +320,14 @@ class Gate:
         return Sent(request["method"], request["url"], event["resourceType"], page, body, headers, unseen, fragment)
 
     # ------------------------------------------------------------------------------------------ what is no request
+
+    def why_not_looked_up(self, host: str) -> str:
+        """A connection that the browser opens ahead is no request, but its name would be looked up. Empty: it may."""
+        if self.secrets.taken_away(f"https://{host}", host):
+            return "holds a secret"
+        if not self.asks or not self.background.acted or host in self._hosts:
+            return ""
+        return "holds typed text" if to_other_sites(self.typed.carried_by(host), f"https://{host}") else ""
 
     async def _allows_message(self, asked: Sent, event: Any) -> bool:
         """A message over an open connection, which lies in the question's body."""
