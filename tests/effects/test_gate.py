@@ -295,17 +295,6 @@ def test_a_card_number_in_several_fields_is_asked_about_at_the_last(run: Run, ag
     run(main())
 
 
-def test_where_nobody_can_be_asked_a_message_is_not_sent_and_that_is_said(run: Run, agent: Agent) -> None:
-    policy = '<meta http-equiv=Content-Security-Policy content="connect-src SOCKET">'
-
-    async def main() -> None:
-        await agent.open(policy + "<script>s=new WebSocket('SOCKET')</script>" + button("s.send('buy')"))
-        _, pressed, after = await agent.do(Wait(0.3), PRESS, Wait(0.2))
-        assert agent.changes == [] and "content policy" in pressed.observation.note + after.observation.note
-
-    run(main())
-
-
 def test_a_name_that_holds_typed_text_is_not_looked_up(run: Run, agent: Agent) -> None:
     """A connection that the browser opens ahead is no request, but its name would be looked up."""
 

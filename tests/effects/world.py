@@ -15,7 +15,8 @@ _KINDS = {"js": "text/javascript", "svg": "image/svg+xml", "txt": "text/plain"}
 
 
 class World:
-    """`pages` by path. A change is any request but GET, HEAD and OPTIONS, a GET below /effect, a WebSocket message."""
+    """`pages` by path. A change is any request but GET, HEAD and OPTIONS, anything below /effect, a WebSocket message,
+    and what is said when a WebSocket is closed."""
 
     def __init__(self, address: str = "127.0.0.1") -> None:
         self.pages: dict[str, str] = {}
@@ -104,6 +105,9 @@ class World:
                         world.changes.append(f"MESSAGE {text.decode('latin-1')}")
                         world.received.append(world.changes[-1])
                     elif head[0] & 15 == 8:
+                        said = bytes(byte ^ mask[n % 4] for n, byte in enumerate(data))
+                        if said and said != b"\x03\xe9":  # which browsers say when a page goes
+                            world.changes.append(f"CLOSED {said!r}")
                         return
 
             def log_message(self, format: str, *arguments: object) -> None:

@@ -24,7 +24,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from secrets import token_hex
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 from playwright.async_api import CDPSession
 from playwright.async_api import Error as PlaywrightError
@@ -33,6 +33,7 @@ from holotron.envs.effects.background import Background
 from holotron.envs.effects.judging import Effect, Sent, judge, origin_of, to_other_sites
 from holotron.envs.effects.question import REFUSE, Approver, Decision, Kind, Question, group_of, refuse
 from holotron.envs.effects.rules import Rules
+from holotron.envs.effects.sockets import ANYWHERE, SocketQuestion, question_of_ours
 from holotron.envs.effects.typed import Typed, is_personal, is_told
 from holotron.envs.focus import Focus
 from holotron.envs.hands import ActionRefused
@@ -46,7 +47,6 @@ BY_RULE = "a rule forbids it"
 SHOWN = 300  # characters of what is sent
 _SCRIPT = re.compile(r"(java|ecma|live|j)script", re.IGNORECASE)  # what browsers run, by the kinds that answers say
 WITHOUT_SOCKETS = "connect-src http: https: data: blob: filesystem:"  # for workers, where nobody could hold them
-_ANYWHERE = {"name": "Access-Control-Allow-Origin", "value": "*"}
 UNSEEN = ("Ping", "CSPViolationReport")  # sent behind the page's back: nobody misses an answer
 AT_ONCE = 5_000  # characters that are looked into for secrets without a thread of their own
 REMEMBERED = 500  # allowed requests, in case they are redirected
@@ -62,7 +62,7 @@ class Gate:
         self.cookies: Callable[[str], Awaitable[str]] | None = None  # that go along to an address
         self.page: Callable[[], str] = str  # the address of the page in front
         self.ours: Callable[[str], Awaitable[bool]] | None = None  # whether a frame is; None: all are
-        self.held = token_hex(16)  # how addresses end by which pages ask whether a message may leave
+        self.held = token_hex(16)  # known to our scripts in pages alone
         self.asks = rules is not None  # about everything that changes something, not only about secrets
         self._rules = rules or Rules()
         self._patience = patience
@@ -194,9 +194,9 @@ class Gate:
 
     async def _decide(self, event: Any) -> None:
         sent = self._sent(event)
-        message = sent.url.endswith(f"&{self.held}")
+        question = question_of_ours(sent, self.held)
         try:
-            free = await (self._allows_message(sent, event) if message else self._passes(sent, event))
+            free = await (self._passes(sent, event) if question is None else self._answers(sent, question, event))
         except PlaywrightError:
             return  # the browser is gone
         except Exception:
@@ -205,8 +205,8 @@ class Gate:
         if self._cdp is None:
             return
         try:
-            if message:  # a question of gate.js, which is answered here
-                answer = {"responseCode": 200 if free else 403, "responseHeaders": [_ANYWHERE]}
+            if question is not None:  # which is answered here
+                answer = {"responseCode": 200 if free else 403, "responseHeaders": ANYWHERE}
                 await self._cdp.send("Fetch.fulfillRequest", {"requestId": event["requestId"]} | answer)
             elif free:
                 await self._cdp.send("Fetch.continueRequest", {"requestId": event["requestId"]})
@@ -335,12 +335,27 @@ class Gate:
             return ""
         return "holds typed text" if to_other_sites(self.typed.carried_by(host), f"https://{host}") else ""
 
-    async def _allows_message(self, asked: Sent, event: Any) -> bool:
-        """A message over an open connection, which lies in the question's body."""
-        if self.ours is not None and not await self.ours(event.get("frameId", "")):
+    async def _answers(self, asked: Sent, question: SocketQuestion, event: Any) -> bool:
+        about, url = question
+        if about == "asking" or (self.ours is not None and not await self.ours(event.get("frameId", ""))):
             return True
-        query = dict(parse_qsl(urlsplit(asked.url).query))
-        url = query.get("to") or f"ws{asked.url[4:].removesuffix(f'&{self.held}')}"
+        return await self._allows_message(asked, url) if about == "message" else self._allows_opening(asked, url)
+
+    def _allows_opening(self, asked: Sent, url: str) -> bool:
+        """A connection into which messages go: its address and its protocols are sent at once. Nobody can be asked, the
+        page waits for it."""
+        sent = Sent("GET", f"http{url[2:]}", "WebSocket", self.page(), headers={"Sec-WebSocket-Protocol": asked.text})
+        verdict = self._rules.verdict(Kind.SOCKET, "WEBSOCKET", url)
+        effect = judge(sent, self.typed, self.control)
+        if verdict == "never":
+            return self._decided(self._question(sent, Effect(Kind.SOCKET, "opens a connection")), refuse(BY_RULE))
+        if verdict == "always" or effect is None or self._is_habit(sent, effect) or not self.background.acted:
+            return True
+        self._dropped.append(self.secrets.redact(f"WEBSOCKET {sent.origin}"))
+        return False
+
+    async def _allows_message(self, asked: Sent, url: str) -> bool:
+        """A message over an open connection, which lies in the question's body."""
         sent = Sent("WEBSOCKET", url, "WebSocket", self.page(), asked.body, unseen=asked.unseen)
         binary = asked.unseen or (bool(asked.body) and not asked.header("Content-Type"))
         taken = self.secrets.foreign(url) if binary else self.secrets.taken_away(url, sent.text)
