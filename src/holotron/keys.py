@@ -3,6 +3,7 @@ and nowhere else."""
 
 from __future__ import annotations
 
+import string
 from collections.abc import Iterable
 
 # fmt: off
@@ -36,6 +37,17 @@ _ALIASES = {name.lower(): name for name in _NAMED} | {
     " ": "Space",
     "plus": "+",
 }
+
+# Keys by their places have the names of what they write, so that whoever looks at names knows what is written.
+_ALIASES |= {f"key{letter}": letter for letter in string.ascii_lowercase}
+_ALIASES |= {f"{row}{digit}": digit for row in ("digit", "numpad") for digit in string.digits}
+_SIDES = [(name, side) for name in ("Control", "Shift", "Alt", "Meta") for side in ("left", "right")]
+_ALIASES |= {f"{name.lower()}{side}": name for name, side in _SIDES}
+_ALIASES |= {
+    "altgraph": "Alt", "minus": "-", "equal": "=", "bracketleft": "[", "bracketright": "]", "backslash": "\\",
+    "semicolon": ";", "quote": "'", "backquote": "`", "comma": ",", "period": ".", "slash": "/", "numpaddivide": "/",
+    "numpadmultiply": "*", "numpadsubtract": "-", "numpadadd": "+", "numpaddecimal": ".",
+}  # fmt: skip
 
 
 def normalise_keys(keys: Iterable[str]) -> tuple[str, ...]:

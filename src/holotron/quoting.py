@@ -10,7 +10,9 @@ import re
 
 _HALVES = re.compile("[\ud800-\udfff]")  # of surrogate pairs: JavaScript and JSON can say one alone, UTF-8 cannot
 # Control characters (terminals obey them), marks that turn the direction of text, and letters that nobody sees.
-_UNSEEN = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]"
+)
 
 
 def valid(text: str) -> str:

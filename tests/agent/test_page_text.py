@@ -115,6 +115,11 @@ def test_quotes_end_where_ours_end():
     assert len(quoted("x" * 10**6, 300)) == 302
 
 
+def test_no_mark_that_turns_the_direction_of_text_is_left():
+    marks = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+    assert one_line(f"a{marks}b", 50) == "ab" and quoted(marks, 50) == '""'
+
+
 @given(text=hostile)
 def test_a_description_is_one_line_with_one_quote(text):
     for action in (Write(text), Click(1, 2, text), Goto(text), PressKeys((text,))):

@@ -75,9 +75,16 @@ class Agent:
         self.questions.append(question)
         return self.answer(question)
 
-    async def open(self, html: str, pages: Mapping[str, str] = _NONE, other: Mapping[str, str] = _NONE) -> None:
-        """The page, ready: sockets are open, workers have started."""
+    async def open(
+        self,
+        html: str,
+        pages: Mapping[str, str] = _NONE,
+        other: Mapping[str, str] = _NONE,
+        headers: Mapping[str, dict[str, str]] = MappingProxyType({}),
+    ) -> None:
+        """The page, ready: sockets are open, workers have started. `headers`: of answers of the first site, by path."""
         self.here.forget()
+        self.here.headers = dict(headers)
         self.there.forget()
         self.questions.clear()
         for world, texts in ((self.here, {"/": html, **pages}), (self.there, other)):

@@ -131,9 +131,15 @@ def test_what_could_not_be_held_is_not_there(run: Run, agent: Agent) -> None:
     })()"""
     rules = """<script type=speculationrules>{"prefetch": [{"urls": ["/effect/a"], "eagerness": "immediate"}],
         "prerender": [{"urls": ["/effect/b"], "eagerness": "immediate"}]}</script>"""
+    hidden = f"<div><template shadowrootmode=closed>{rules}</template></div>"
+    added = """d=document.createElement('div');s=document.createElement('script');s.type='speculationrules';d.append(s);
+        s.textContent=JSON.stringify({prefetch:[{urls:['/effect/c'],eagerness:'immediate'}]});document.body.append(d)"""
 
     async def main() -> None:
-        await agent.open(button("document.body.insertAdjacentHTML('beforeend','<p>x')") + rules)
+        kind = {"Content-Type": "application/speculationrules+json"}
+        headers = {"/": {"Speculation-Rules": '"/ahead.json"'}, "/ahead.json": kind}
+        pages = {"/ahead.json": rules.partition(">")[2].removesuffix("</script>").replace("effect/", "effect/h")}
+        await agent.open(button(added) + rules + hidden, pages, headers=headers)
         await agent.do(PRESS, Wait(0.5))
         assert agent.changes == []
         assert await agent.environment.evaluate(tries) == "undefined,false"
@@ -289,12 +295,14 @@ def test_a_card_number_in_several_fields_is_asked_about_at_the_last(run: Run, ag
     run(main())
 
 
-def test_where_nobody_can_be_asked_a_message_is_not_sent_and_that_is_said(run: Run, agent: Agent) -> None:
-    policy = '<meta http-equiv=Content-Security-Policy content="connect-src SOCKET">'
+def test_a_name_that_holds_typed_text_is_not_looked_up(run: Run, agent: Agent) -> None:
+    """A connection that the browser opens ahead is no request, but its name would be looked up."""
 
-    async def main() -> None:
-        await agent.open(policy + "<script>s=new WebSocket('SOCKET')</script>" + button("s.send('buy')"))
-        _, pressed, after = await agent.do(Wait(0.3), PRESS, Wait(0.2))
-        assert agent.changes == [] and "content policy" in pressed.observation.note + after.observation.note
+    async def main() -> list[str]:
+        await agent.open(f"<input {IN}>")
+        await agent.do(Write("password1", 100, 90))
+        gate = agent.environment._open_session.gate
+        gate._hosts.add("password1.allowed.example")
+        return [gate.why_not_looked_up(f"password1.{host}") for host in ("there.example", "allowed.example")]
 
-    run(main())
+    assert run(main()) == ["holds typed text", ""]

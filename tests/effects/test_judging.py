@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -55,6 +56,67 @@ def test_a_header_can_be_a_method():
 def test_graphql_queries_read(query, reads):
     assert (judged("POST", "/graphql", "XHR", {"query": query}) is None) is reads
     assert (judged("POST", "/graphql", "XHR", [{"query": "{ a }"}, {"query": query}]) is None) is reads
+
+
+def test_a_query_is_what_a_server_takes_for_one():
+    behind = "query A { a } #\rmutation B { buy }"  # a carriage return ends a comment as well
+    assert judged("POST", "/graphql", "XHR", {"query": behind, "operationName": "B"})
+    assert judged("POST", "/graphql?query=mutation{buy}", "XHR", {"query": "{ a }"})  # which many servers look at first
+    assert judged("POST", "/graphql?v=2", "XHR", {"query": "{ a }"}) is None
+
+
+def test_a_request_says_something_by_its_headers_too():
+    def asked(method: str, **headers: str) -> bool:
+        told = Typed()
+        for text in ("my own words", "linux", "html", "shop", "4111 1111 1111 1111"):
+            told.add(text, f"{SHOP}/form")
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return (
+            judge(Sent(method, "https://other.example/x", "XHR", f"{SHOP}/form", headers=named), told, "") is not None
+        )
+
+    usual = {"Accept": "text/html,*/*;q=0.8", "User_Agent": "X (Linux)", "sec_ch_ua_platform": '"Linux"'}
+    assert not asked("GET", **usual, Referer=f"{SHOP}/", Origin=SHOP, Accept_Language="en-US,en;q=0.9")
+    for method in ("GET", "HEAD", "OPTIONS"):
+        assert asked(method, X_A="my own words")
+    assert asked("GET", Accept="my own words") and asked("GET", Accept="4111 1111 1111 1111")
+    assert asked("GET", Referer=f"{SHOP}/?d=my%20own%20words")
+    assert not asked("OPTIONS", Access_Control_Request_Method="GET", Access_Control_Request_Headers="x-a")
+
+
+def test_what_the_browser_asks_before_a_request_to_another_site_tells_its_address():
+    first = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "x-a"}
+    told = Typed()
+    told.add("my own words", f"{SHOP}/form")
+    for path, tells in (("?d=my%20own%20words", True), ("?d=1", False), ("delete", False)):
+        asked = Sent("OPTIONS", f"https://other.example/{path}", "XHR", f"{SHOP}/form", headers=first)
+        assert (judge(asked, told, "") is not None) is tells
+
+
+def test_a_page_s_habit_has_headers_too():
+    page = Background()
+    look = Sent(
+        "POST", f"{SHOP}/rpc", "XHR", body=b"{}", headers={"X-Target": "Items.look", "X-Turn": "7", "Accept": "*/*"}
+    )
+    page.owns(look)
+    page.touch(f"{SHOP}/")
+    assert page.owns(replace(look, headers={"X-Target": "Items.look", "X-Turn": "8", "Accept": "image/png"}))
+    assert not page.owns(replace(look, headers={"X-Target": "Items.buy", "X-Turn": "7"}))
+
+
+@pytest.mark.parametrize("path", ["/effect/delete?id=7", "/effect/delete"])
+@pytest.mark.parametrize("resource", ["Script", "Stylesheet", "Media", "Font", "TextTrack", "WebSocket", "Image"])
+def test_what_only_reads_may_say_that_it_does_not(resource, path):
+    assert judged("GET", path, resource)
+    assert judged("GET", "/like?id=7", resource) is None
+    files = ("Checkout/Delete.jsx", "delete.min.js?v=3", "delete.tsx?t=1", "confirm.vue?vue&type=script", "pay.woff2")
+    asked = [judged("GET", f"/static/{name}", resource) is not None for name in ("delete.svg", *files)]
+    assert asked == [resource == "WebSocket", *[resource in ("WebSocket", "Image")] * len(files)]
+
+
+def test_an_address_too_long_to_be_looked_into_counts():
+    assert judged("GET", "https://other.example/" + "x" * 300_000, "Image", b"", "", "my own words")
+    assert judged("GET", f"{SHOP}/" + "x" * 300_000, "Image", b"", "", "my own words") is None
 
 
 def test_a_persisted_query_may_be_anything():
@@ -189,7 +251,17 @@ def test_what_a_page_does_by_itself_is_its_own():
 
 
 @pytest.mark.parametrize(
-    "text", ["x" * 300_000, '"' * 300_000, "a@" * 150_000, "7 " * 150_000, "%25" * 100_000, "{" * 300_000]
+    "text",
+    [
+        '"' + '\\"' * 150_000,
+        "abcdefg1/" * 30_000,
+        "x" * 300_000,
+        '"' * 300_000,
+        "a@" * 150_000,
+        "7 " * 150_000,
+        "%25" * 100_000,
+        "{" * 300_000,
+    ],
 )
 def test_no_text_takes_long_to_judge(text):
     page, told = Background(), Typed()

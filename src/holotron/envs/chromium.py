@@ -53,9 +53,19 @@ _WITHOUT = (
 _UNTOLD = ("CSSPseudoScrollButtons", "CSSPseudoScrollMarkers")
 WITH_SECRETS = f"--disable-blink-features={','.join((*_WITHOUT, *_UNTOLD))}"  # of two such flags the last one counts
 
-# Quiet, reproducible, and without the features that phone home. Playwright adds its own list on top.
+# What the browser sends by itself, past the interception of requests: reports that a page orders, and pages that it
+# opens ahead of time because speculation rules say so. Of these it may fetch none at a time.
+_NOT_SENT = (
+    "Prerender2", "Prerender2InHeadlessMode", "Prerender2FallbackPrefetchSpecRules", "Reporting", "NetworkErrorLogging",
+)  # fmt: skip
+_NO_PREFETCH = "PrefetchMultipleActiveSetSizeLimitForBase:prefetch_multiple_active_set_size_limit_for_base_value/0"
+
+# Quiet, reproducible, and without the features that phone home. Playwright adds its own list on top; `unprivileged`
+# puts both lists of features into one.
 FLAGS = (
     f"--disable-blink-features={','.join(_WITHOUT)}",
+    f"--disable-features={','.join(_NOT_SENT)}",
+    f"--enable-features={_NO_PREFETCH}",
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-domain-reliability",

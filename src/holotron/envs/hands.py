@@ -126,8 +126,13 @@ async def _press(tab: Tab, keys: tuple[str, ...]) -> None:
 
 
 def _pastes(names: tuple[str, ...]) -> bool:
-    held = {*names[:-1]}
-    return (names[-1].lower() == "v" and _COMMAND_KEY in held) or (names[-1] == "Insert" and "Shift" in held)
+    """Whether any of these keys does, pressed while those before it are held."""
+    held: set[str] = set()
+    for name in names:
+        if (name.lower() == "v" and held & {_COMMAND_KEY, "ControlOrMeta"}) or (name == "Insert" and "Shift" in held):
+            return True
+        held.add(name)
+    return False
 
 
 _COMMAND_KEY = "Meta" if sys.platform == "darwin" else "Control"

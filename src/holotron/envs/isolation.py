@@ -9,6 +9,9 @@
   which is refused to root, works then as well.
 * It gets an environment without our variables, which hold keys and passwords.
 
+Playwright's list of features that are switched off, and ours, are put into one on the way (`unprivileged`), because of
+two such lists a browser reads the last one.
+
 Where something of this cannot be had, that is said once, and it goes on without. `holotron doctor` tells.
 """
 
@@ -61,18 +64,22 @@ class Shelter:
         """What Playwright is to be told for one more browser, and the number of the user that it will be."""
         user = _free_user() if self.root and not self.no_user else None
         names = told(windows=not self._headless, ourselves=user is None)
-        program = self._program if user is None else self._launcher(user)
+        program = self._launcher(user) if os.name == "posix" else self._program
         variables = {name: os.environ[name] for name in names if name in os.environ}
         return {"executable_path": program, "env": variables, "chromium_sandbox": not self.no_sandbox}, user
 
-    def _launcher(self, uid: int) -> Path:
-        """Playwright starts one program, by its path: this one hands over to another user and to the browser."""
+    def _launcher(self, uid: int | None) -> Path:
+        """Playwright starts one program, by its path: this one hands over to the browser, and before that to another
+        user if one is given."""
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="holotron-"))
-        launcher = self._folder / f"browser-{uid}"
-        command = [sys.executable, "-I", "-S", unprivileged.__file__, str(uid), str(self._program)]
+        user = unprivileged.OURSELVES if uid is None else str(uid)
+        launcher = self._folder / f"browser-{user}"
+        command = [sys.executable, "-I", "-S", unprivileged.__file__, user, str(self._program)]
         launcher.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
         launcher.chmod(0o700)
+        if uid is None and not os.access(launcher, os.X_OK):  # nothing is started from where temporary files are
+            return self._program
         return launcher
 
     def close(self) -> None:

@@ -96,7 +96,7 @@ class Guard:
 
     def __init__(self, policy: NetworkPolicy) -> None:
         self.policy = policy
-        self.refuses: Callable[[str], bool] = lambda host: False  # names that must not even be looked up
+        self.refuses: Callable[[str], str] = lambda host: ""  # why a name must not even be looked up
         self._server: asyncio.Server | None = None
         self._connections = Connections()
         self._blocked: dict[str, None] = {}
@@ -176,8 +176,8 @@ class Guard:
 
     async def _connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Check, look up, check again, and connect to the very address that was checked."""
-        if self.refuses(host):
-            raise Blocked("a name that holds a secret is not looked up")
+        if why := self.refuses(host):
+            raise Blocked(f"a name that {why} is not looked up")
         self.policy.check_host(host, port)
         if self.policy.upstream:
             if _is_address(host):

@@ -32,7 +32,7 @@ async def prepare(
         elif kind == "picker" and text in VALUES:
             note(f"This {text} field opens no picker here; write a value such as {VALUES[text]}.")
         elif kind == "unasked":
-            note("A message over an open connection was not sent: the page's content policy lets nobody be asked.")
+            note("A connection was not opened, or not used: the page's content policy lets nobody be asked.")
         elif kind == "invalid":
             note(f"The browser says of a field: {quoted(str(text), 200)}.")
 

@@ -23,6 +23,7 @@ from holotron.envs.attached import OtherTabs, leave, opened_by, screen
 from holotron.envs.dialogs import answer_dialog
 from holotron.envs.downloads import Downloads
 from holotron.envs.effects.gate import Gate
+from holotron.envs.effects.sockets import ASIDE
 from holotron.envs.effects.watching import adopt, open_gate
 from holotron.envs.hands import ActionRefused
 from holotron.envs.network import Blocked, Guard, check_url
@@ -95,7 +96,8 @@ class Session:
             await guard.close()
             raise
         session = cls(lease, guard, options)
-        guard.refuses = lambda host: bool(session.secrets.taken_away(f"https://{host}", host))
+        if session.gate is not None:
+            guard.refuses = session.gate.why_not_looked_up
         try:
             async with lease.opening("opening a session"):
                 if not lease.owned:
@@ -340,7 +342,7 @@ class Session:
         if self.gate is not None:
             await adopt(self.gate, tab)
             guard_paste(tab, self.gate)
-        self._open.append(_Open(tab, Activity(page, "" if self.gate is None else f"&{self.gate.held}")))
+        self._open.append(_Open(tab, Activity(page, "" if self.gate is None else ASIDE)))
         self._active = len(self._open) - 1
         await tab.on_event("Page", "windowOpen", self._on_announced)
         page.on("close", self._forget)

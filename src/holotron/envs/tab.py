@@ -269,8 +269,12 @@ class Tab:
             await mouse.up()
 
     async def press(self, *keys: str) -> None:
-        if self.before_keys is not None and len(keys[-1]) == 1 and not {*keys[:-1]} - {"Shift"}:
-            await self.before_keys(keys[-1])
+        held: set[str] = set()
+        for key in keys:
+            letter = " " if key == "Space" else key
+            if self.before_keys is not None and len(letter) == 1 and not held & _SHORTCUTS:
+                await self.before_keys(letter)
+            held.add(key)
         async with self._calling("pressing keys", INPUT_TIMEOUT):
             await self.page.keyboard.press("+".join(keys))
 
@@ -285,15 +289,21 @@ class Tab:
                 await self.page.keyboard.insert_text(text)
 
     async def paste(self, *keys: str) -> None:
-        """Press the keys of a paste with this session's text in the browser's clipboard."""
+        """Press the keys of a paste with this session's text in the browser's clipboard. Where that cannot be placed
+        there (from a password field, or because a page stands in the way), what another session has copied may be in
+        it: then the text is inserted."""
         if self.instead_of_paste is not None and await self.instead_of_paste(self._clipboard.text):
             return
         if self.before_keys is not None and self._clipboard.text:
             await self.before_keys(self._clipboard.text)
         async with self._clipboard.lock:
-            place = f"__holotron_place?.({json.dumps(self._clipboard.text)})"
-            await self.send("Runtime.evaluate", expression=place, userGesture=True)
-            await self.press(*keys)
+            place = f"__holotron_place({json.dumps(self._clipboard.text)})"
+            reply = await self.send("Runtime.evaluate", expression=place, userGesture=True, returnByValue=True)
+            if reply["result"].get("value") is True:
+                await self.press(*keys)
+                return
+        async with self._calling("pasting", INPUT_TIMEOUT):
+            await self.page.keyboard.insert_text(self._clipboard.text)
 
 
 # A page that draws nothing, a hidden one, is not waited for.
@@ -310,4 +320,5 @@ _SCROLL_POSITIONS = """(x, y) => {
   return found.join();
 }"""
 
+_SHORTCUTS = frozenset({"Alt", "Control", "Meta"})  # held with these, keys write nothing
 _BUTTONS = {"left": 1, "right": 2, "middle": 4}

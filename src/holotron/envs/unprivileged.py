@@ -1,6 +1,6 @@
-"""Started by root in place of the browser: gives up being root, then becomes the browser.
+"""Started in place of the browser: gives up being root, where it is, then becomes the browser.
 
-    python -I -S unprivileged.py UID PROGRAM ARGUMENTS...
+    python -I -S unprivileged.py UID PROGRAM ARGUMENTS...            UID "ourselves": stay who we are
     python -I -S unprivileged.py --check UID PROGRAM TEMPORARY    says what stands in the way, if anything does
 
 The process stays the same one, so whoever started it can end it. Its profile, home and temporary folder are the one
@@ -11,6 +11,8 @@ import os
 import sys
 
 PROFILE = "--user-data-dir="
+OURSELVES = "ourselves"
+LISTS = ("--enable-features=", "--disable-features=")
 
 
 def give_up(uid: int) -> None:
@@ -26,6 +28,16 @@ def hand_over(folder: str, uid: int) -> None:
             os.chown(os.path.join(path, name), uid, uid, follow_symlinks=False)
     os.chown(folder, uid, uid)
     os.chmod(folder, 0o700)
+
+
+def joined(arguments: list[str]) -> list[str]:
+    """The same with one list of each kind: of several a browser would read the last one alone."""
+    rest = [argument for argument in arguments if not argument.startswith(LISTS)]
+    for kind in LISTS:
+        lists = [argument.removeprefix(kind) for argument in arguments if argument.startswith(kind)]
+        if lists:
+            rest.insert(0, kind + ",".join(lists))
+    return rest
 
 
 def problem(uid: int, program: str, temporary: str) -> str:
@@ -44,20 +56,25 @@ def main(arguments: list[str]) -> None:
     if arguments[0] == "--check":
         sys.exit(problem(int(arguments[1]), *arguments[2:]) or 0)
     uid, program, *rest = arguments
-    for argument in rest:
+    import resource  # which Windows does not have, and a user with nothing cannot read
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # what is in its memory goes into no file
+    if uid != OURSELVES:
+        become_another(int(uid), rest)
+    os.execv(program, [program, *joined(rest)])
+
+
+def become_another(uid: int, arguments: list[str]) -> None:
+    for argument in arguments:
         if argument.startswith(PROFILE):
             folder = argument.removeprefix(PROFILE)
-            hand_over(folder, int(uid))
+            hand_over(folder, uid)
             os.environ.update(HOME=folder, TMPDIR=folder)
             os.chdir(folder)
     for name in ("PWD", "OLDPWD", "SHLVL", "_"):  # where we were is none of its business
         os.environ.pop(name, None)
-    import resource  # which Windows does not have
-
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # what is in its memory goes into no file
     os.umask(0o077)
-    give_up(int(uid))
-    os.execv(program, [program, *rest])
+    give_up(uid)
 
 
 if __name__ == "__main__":

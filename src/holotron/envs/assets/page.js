@@ -22,13 +22,28 @@
   };
 
   // Each session has its own clipboard; the browser has one for all. What is copied is told to the session, and before
-  // a paste the session places its text into the browser's.
-  let placing = null;
-  window.__holotron_place = (text) => {
-    placing = text;
-    document.execCommand('copy');
-    placing = null;
+  // a paste the session places its text into the browser's, by functions that a page cannot put others in the place of.
+  const bound = (method) => Function.prototype.call.bind(method);
+  const content = bound(Object.getOwnPropertyDescriptor(ClipboardEvent.prototype, 'clipboardData').get);
+  const [command, put] = [bound(Document.prototype.execCommand), bound(DataTransfer.prototype.setData)];
+  const [prevent, stop] = [bound(Event.prototype.preventDefault), bound(Event.prototype.stopImmediatePropagation)];
+  const listen = addEventListener.bind(window);
+  let placing = null, placed = false;
+  const place = (event) => {
+    if (placing === null) return;
+    put(content(event), 'text/plain', placing);
+    prevent(event);
+    stop(event);
+    placed = true;
   };
+  Object.defineProperty(window, '__holotron_place', {value: (text) => {
+    [placing, placed] = [text, false];
+    listen('copy', place, {__proto__: null, capture: true});  // once more: a page that is written anew has lost it
+    command(document, 'copy');
+    placing = null;
+    return placed;
+  }});
+  listen('copy', place, {capture: true});
   const selected = () => {
     const element = document.activeElement;
     if (element && typeof element.selectionStart === 'number')
@@ -36,12 +51,7 @@
     return String(getSelection());
   };
   for (const type of ['copy', 'cut']) {
-    addEventListener(type, (event) => {
-      if (placing === null) return tell('copied', selected());
-      event.clipboardData.setData('text/plain', placing);
-      event.preventDefault();
-      event.stopImmediatePropagation();
-    }, {capture: true});
+    addEventListener(type, () => tell('copied', selected()), {capture: true});
     addEventListener(type, (event) => {
       if (event.defaultPrevented) tell('copied', event.clipboardData.getData('text/plain'));
     });

@@ -87,8 +87,11 @@ def _address(sent: Sent) -> str:
 
 
 def _content(sent: Sent) -> bytes:
-    """The same for requests that differ only in times, and in identifiers: long words with digits in them."""
-    content = urlsplit(sent.url).query.encode() + b"\n" + sent.body[:COMPARED]
+    """The same for requests that differ only in times, and in identifiers: long words with digits in them. What is to
+    be done may stand in a header, too; numbers in headers only count."""
+    said = "".join(f"{name}: {value}\n" for name, value in sorted(sent.chosen().items()) if name != "referer")
+    headers = _NUMBER.sub(b"#", said.encode())
+    content = headers + urlsplit(sent.url).query.encode() + b"\n" + sent.body[:COMPARED]
     return _LONG.sub(lambda word: b"#" if _is_identifier(word[0]) else word[0], _TIME.sub(b"#", content))
 
 

@@ -24,15 +24,16 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from secrets import token_hex
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 from playwright.async_api import CDPSession
 from playwright.async_api import Error as PlaywrightError
 
 from holotron.envs.effects.background import Background
-from holotron.envs.effects.judging import Effect, Sent, judge, origin_of
+from holotron.envs.effects.judging import Effect, Sent, judge, origin_of, to_other_sites
 from holotron.envs.effects.question import REFUSE, Approver, Decision, Kind, Question, group_of, refuse
 from holotron.envs.effects.rules import Rules
+from holotron.envs.effects.sockets import ANYWHERE, SocketQuestion, question_of_ours
 from holotron.envs.effects.typed import Typed, is_personal, is_told
 from holotron.envs.focus import Focus
 from holotron.envs.hands import ActionRefused
@@ -46,8 +47,8 @@ BY_RULE = "a rule forbids it"
 SHOWN = 300  # characters of what is sent
 _SCRIPT = re.compile(r"(java|ecma|live|j)script", re.IGNORECASE)  # what browsers run, by the kinds that answers say
 WITHOUT_SOCKETS = "connect-src http: https: data: blob: filesystem:"  # for workers, where nobody could hold them
-_ANYWHERE = {"name": "Access-Control-Allow-Origin", "value": "*"}
 UNSEEN = ("Ping", "CSPViolationReport")  # sent behind the page's back: nobody misses an answer
+AT_ONCE = 5_000  # characters that are looked into for secrets without a thread of their own
 REMEMBERED = 500  # allowed requests, in case they are redirected
 
 
@@ -61,13 +62,14 @@ class Gate:
         self.cookies: Callable[[str], Awaitable[str]] | None = None  # that go along to an address
         self.page: Callable[[], str] = str  # the address of the page in front
         self.ours: Callable[[str], Awaitable[bool]] | None = None  # whether a frame is; None: all are
-        self.held = token_hex(16)  # how addresses end by which pages ask whether a message may leave
+        self.held = token_hex(16)  # known to our scripts in pages alone
         self.asks = rules is not None  # about everything that changes something, not only about secrets
         self._rules = rules or Rules()
         self._patience = patience
         self.forget()
         self._open = 0  # questions that wait for an answer
         self._one_at_a_time = asyncio.Lock()
+        self._looking = asyncio.Lock()
         self._changed = asyncio.Event()
         self._cdp: CDPSession | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -80,6 +82,7 @@ class Gate:
         self.typed = Typed()
         self.background = Background()
         self._sites: dict[tuple[str, str], Decision] = {}
+        self._hosts: set[str] = set()  # where allowed requests go
         self._allowed: dict[str, str] = {}  # requests that were, and where to: redirects go on under another name
         self._refusals: list[tuple[Question, Decision]] = []
         self._dropped: list[str] = []
@@ -191,9 +194,9 @@ class Gate:
 
     async def _decide(self, event: Any) -> None:
         sent = self._sent(event)
-        message = sent.url.endswith(f"&{self.held}")
+        question = question_of_ours(sent, self.held)
         try:
-            free = await (self._allows_message(sent, event) if message else self._passes(sent, event))
+            free = await (self._passes(sent, event) if question is None else self._answers(sent, question, event))
         except PlaywrightError:
             return  # the browser is gone
         except Exception:
@@ -202,8 +205,8 @@ class Gate:
         if self._cdp is None:
             return
         try:
-            if message:  # a question of gate.js, which is answered here
-                answer = {"responseCode": 200 if free else 403, "responseHeaders": [_ANYWHERE]}
+            if question is not None:  # which is answered here
+                answer = {"responseCode": 200 if free else 403, "responseHeaders": ANYWHERE}
                 await self._cdp.send("Fetch.fulfillRequest", {"requestId": event["requestId"]} | answer)
             elif free:
                 await self._cdp.send("Fetch.continueRequest", {"requestId": event["requestId"]})
@@ -254,8 +257,7 @@ class Gate:
             effect = Effect(Kind.REQUEST, "a rule wants to know of it", certain=True)
         if effect is None:
             return True
-        new = effect.certain or (self.background.acted and bool(self.typed.carried_by(f"{sent.url}\n{sent.text}")))
-        if verdict is None and not new and self.background.owns(sent, self.page()):
+        if verdict is None and self._is_habit(sent, effect):
             return True
         if verdict is None and effect.certain and not self.background.acted:
             self.background.owns(sent)
@@ -265,6 +267,11 @@ class Gate:
             return self._passed(event, sent)  # where an allowed request leads on its own site
         return await self._released(sent, effect) and self._passed(event, sent)
 
+    def _is_habit(self, sent: Sent, effect: Effect) -> bool:
+        """Whether a page does this by itself."""
+        new = effect.certain or (self.background.acted and bool(self.typed.carried_by(sent.said)))
+        return not new and self.background.owns(sent, self.page())
+
     async def _taken(self, sent: Sent) -> str:
         """The secrets that a request takes to where they do not belong."""
         foreign = self.secrets.foreign(sent.url)
@@ -272,7 +279,11 @@ class Gate:
             return foreign
         cookies = "" if self.cookies is None else await self.cookies(sent.url)
         headers = "\n".join(f"{name}: {value}" for name, value in sent.headers.items())
-        return self.secrets.taken_away(sent.url, sent.url, headers, sent.text, cookies)
+        said = (sent.url, sent.fragment, headers, sent.text, cookies)
+        if sum(map(len, said)) < AT_ONCE:
+            return self.secrets.taken_away(sent.url, *said)
+        async with self._looking:  # much that a page writes takes long to look into, and other sessions wait
+            return await asyncio.to_thread(self.secrets.taken_away, sent.url, *said)
 
     async def _released(self, sent: Sent, effect: Effect) -> bool:
         if effect.silent and self._rules.verdict(effect.kind, sent.method, sent.url) is None:
@@ -282,12 +293,13 @@ class Gate:
 
     def _passed(self, event: Any, sent: Sent) -> bool:
         self._allowed[event["requestId"]] = f"{sent.method} {sent.origin}"
+        self._hosts.add(urlsplit(sent.url).hostname or "")
         if len(self._allowed) > REMEMBERED:
             del self._allowed[next(iter(self._allowed))]
         return True
 
     def _question(self, sent: Sent, effect: Effect) -> Question:
-        shown = sent.text[: 20 * SHOWN] if sent.body else sent.url.partition("?")[2]
+        shown = sent.text[: 20 * SHOWN] if sent.body else sent.url.partition("?")[2] or sent.fragment
         return Question(
             effect.kind,
             summary=f"{sent.method} to {self.secrets.redact(origin_of(sent.url))}: {effect.why}",
@@ -310,16 +322,40 @@ class Gate:
         named = {key.lower(): value for key, value in headers.items()}
         page = named.get("origin", "null")
         page = page if page != "null" else named.get("referer", "") or self.page()
-        return Sent(request["method"], request["url"], event["resourceType"], page, body, headers, unseen)
+        fragment = request.get("urlFragment", "") if event["resourceType"] == "Document" else ""
+        return Sent(request["method"], request["url"], event["resourceType"], page, body, headers, unseen, fragment)
 
     # ------------------------------------------------------------------------------------------ what is no request
 
-    async def _allows_message(self, asked: Sent, event: Any) -> bool:
-        """A message over an open connection, which lies in the question's body."""
-        if self.ours is not None and not await self.ours(event.get("frameId", "")):
+    def why_not_looked_up(self, host: str) -> str:
+        """A connection that the browser opens ahead is no request, but its name would be looked up. Empty: it may."""
+        if self.secrets.taken_away(f"https://{host}", host):
+            return "holds a secret"
+        if not self.asks or not self.background.acted or host in self._hosts:
+            return ""
+        return "holds typed text" if to_other_sites(self.typed.carried_by(host), f"https://{host}") else ""
+
+    async def _answers(self, asked: Sent, question: SocketQuestion, event: Any) -> bool:
+        about, url = question
+        if about == "asking" or (self.ours is not None and not await self.ours(event.get("frameId", ""))):
             return True
-        query = dict(parse_qsl(urlsplit(asked.url).query))
-        url = query.get("to") or f"ws{asked.url[4:].removesuffix(f'&{self.held}')}"
+        return await self._allows_message(asked, url) if about == "message" else self._allows_opening(asked, url)
+
+    def _allows_opening(self, asked: Sent, url: str) -> bool:
+        """A connection into which messages go: its address and its protocols are sent at once. Nobody can be asked, the
+        page waits for it."""
+        sent = Sent("GET", f"http{url[2:]}", "WebSocket", self.page(), headers={"Sec-WebSocket-Protocol": asked.text})
+        verdict = self._rules.verdict(Kind.SOCKET, "WEBSOCKET", url)
+        effect = judge(sent, self.typed, self.control)
+        if verdict == "never":
+            return self._decided(self._question(sent, Effect(Kind.SOCKET, "opens a connection")), refuse(BY_RULE))
+        if verdict == "always" or effect is None or self._is_habit(sent, effect) or not self.background.acted:
+            return True
+        self._dropped.append(self.secrets.redact(f"WEBSOCKET {sent.origin}"))
+        return False
+
+    async def _allows_message(self, asked: Sent, url: str) -> bool:
+        """A message over an open connection, which lies in the question's body."""
         sent = Sent("WEBSOCKET", url, "WebSocket", self.page(), asked.body, unseen=asked.unseen)
         binary = asked.unseen or (bool(asked.body) and not asked.header("Content-Type"))
         taken = self.secrets.foreign(url) if binary else self.secrets.taken_away(url, sent.text)

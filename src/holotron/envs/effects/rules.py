@@ -36,7 +36,7 @@ Verdict = Literal["always", "never", "ask"]
 VERDICTS: tuple[Verdict, ...] = ("never", "ask", "always")  # the strictest first
 _KEYS = ("origin", "method", "path", "kind")
 _KINDS = ("request", "field", "dialog", "download", "secret")
-_HIDDEN = re.compile(r"%2f|%5c|%2e|\\|//", re.IGNORECASE)  # in a path: servers do not agree on what these mean
+_HIDDEN = re.compile(r"%2f|%5c|%2e|%3b|;|\\|//", re.IGNORECASE)  # in a path: servers do not agree on what these mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +66,11 @@ class Rule:
         return plain_host(own.hostname or "") == plain_host(parts.hostname or "")
 
     def _matches_path(self, path: str) -> bool:
-        """To the letter where it opens, generously where it closes: `/Order/` is `/order` to many servers."""
+        """To the letter where it opens, generously where it closes: `/Order/` and `/order;x` are `/order` to many
+        servers."""
         if self.verdict == "always":
             return not _HIDDEN.search(path) and re.fullmatch(_glob(self.path), path) is not None
-        plain = re.sub(r"[/\\]+", "/", unquote(path)).rstrip("/") or "/"
+        plain = re.sub(r"[/\\]+", "/", re.sub(r";[^/\\]*", "", unquote(path))).rstrip("/") or "/"
         return re.fullmatch(_glob(self.path.rstrip("/") or "/"), plain, re.IGNORECASE) is not None
 
 

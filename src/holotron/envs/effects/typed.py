@@ -44,6 +44,8 @@ class Typed:
         """Which of the texts it holds, and where each was typed; also encoded in the usual ways."""
         if not self._texts and not self._searches:
             return {}
+        if len(text.partition("\n")[0]) > LOOKED_AT:  # an address too long to be looked into
+            return self._texts | self._searches
         text = text[:LOOKED_AT]
         spellings = [text]
         for _ in range(3):
@@ -65,7 +67,7 @@ def _plain(text: str) -> str:
 
 def _tokens(text: str) -> list[str]:
     """What may be in a code. A slash is a letter of base64, and divides addresses."""
-    found = _CODED.findall(text)[:50]
+    found = list(dict.fromkeys(_CODED.findall(text)))
     return list(dict.fromkeys([*found, *(part for one in found for part in one.split("/") if part != one)]))
 
 

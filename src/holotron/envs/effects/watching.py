@@ -31,7 +31,7 @@ async def open_gate(gate: Gate, browser: Browser, context: BrowserContext) -> No
         return "; ".join(f"{one.get('name')}={one.get('value')}" for one in await context.cookies(url))
 
     gate.cookies = cookies
-    await context.add_init_script(_SCRIPT.replace("HELD", gate.held))
+    await context.add_init_script(_SCRIPT.replace("HELD", gate.held).replace("ASKS", str(gate.asks).lower()))
     if gate.asks:
         await context.add_init_script(_WORKERS)
     await gate.attach(await browser.new_browser_cdp_session())

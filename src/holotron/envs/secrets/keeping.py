@@ -74,7 +74,7 @@ class Secrets:
         """A page has got this text. From now on its secrets are looked for in what leaves."""
         fresh = {secret.name: secret for secret in self.held_in(text)}
         if fresh.keys() - self._entered.keys():
-            self._entered |= fresh
+            self._entered = self._entered | fresh  # a thread may be reading the old ones (`gate`)
             self._leaving = Finder(self._entered.values())
 
     # ------------------------------------------------------------------------------------------------- out of a page
