@@ -18,7 +18,8 @@ pack() { # NAME FOLDER MEMBER...
 }
 
 wheels=(pydantic typer rich jinja2 safetensors pillow tokenizers llguidance playwright greenlet pyee miniwob pyarrow)
-platforms=(--platform manylinux_2_28_x86_64 --platform manylinux2014_x86_64 --platform manylinux_2_17_x86_64)
+platforms=(--platform manylinux_2_31_x86_64 --platform manylinux_2_28_x86_64)
+platforms+=(--platform manylinux2014_x86_64 --platform manylinux_2_17_x86_64)
 with=(--quiet --disable-pip-version-check --python-version 3.12 --only-binary=:all: "${platforms[@]}" -d "$scratch/wheels")
 "$python" -m pip download "${with[@]}" "${wheels[@]:0:6}"
 "$python" -m pip download "${with[@]}" --no-deps "${wheels[@]:6}" # what else these ask for is not used here

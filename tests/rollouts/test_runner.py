@@ -170,7 +170,7 @@ def test_a_policy_that_is_down_stops_the_run_and_leaves_it_resumable(tmp_path):
     calls = itertools.count()
     dies = Remote(lambda task: "connection refused" if next(calls) >= 20 else "")
     todo = tasks(60)
-    with pytest.raises(PolicyError, match=r"6 errors in a row; the last: connection refused .*call again"):
+    with pytest.raises(PolicyError, match=r"6 errors in a row; the last: connection refused\. .*call again"):
         play(tmp_path / "run", todo, dies, settings=RolloutSettings(sessions=3, error_streak=6))
     rows = RunReader(tmp_path / "run").episodes()
     assert len(rows) == 20

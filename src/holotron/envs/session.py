@@ -332,9 +332,8 @@ class Session:
             finally:
                 self._arrived = None
             await self._adopt(page)
-            for other in arrived:
-                if other is not page:
-                    self._spawn(self._follow(other))
+            for other in (one for one in arrived if one is not page):
+                self._spawn(self._follow(other))
 
     async def _adopt(self, page: Page) -> None:
         tab = await Tab.open(page, self._options.display, self._clipboard, patience=self.patience)
@@ -350,8 +349,7 @@ class Session:
         page.on("filechooser", self._on_file_chooser)
 
     def _forget(self, page: Page) -> None:
-        gone = [index for index, entry in enumerate(self._open) if entry.tab.page is page]
-        for index in gone:
+        for index in [index for index, entry in enumerate(self._open) if entry.tab.page is page]:
             del self._open[index]
             if self._active >= index:
                 self._active = max(0, self._active - 1)

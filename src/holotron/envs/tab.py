@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -275,6 +276,11 @@ class Tab:
             if self.before_keys is not None and len(letter) == 1 and not held & _SHORTCUTS:
                 await self.before_keys(letter)
             held.add(key)
+        # What copies must not come between another session's placing its text and pasting it.
+        async with self._clipboard.lock if held & _SHORTCUTS else contextlib.nullcontext():
+            await self._press(keys)
+
+    async def _press(self, keys: tuple[str, ...]) -> None:
         async with self._calling("pressing keys", INPUT_TIMEOUT):
             await self.page.keyboard.press("+".join(keys))
 
@@ -300,7 +306,7 @@ class Tab:
             place = f"__holotron_place({json.dumps(self._clipboard.text)})"
             reply = await self.send("Runtime.evaluate", expression=place, userGesture=True, returnByValue=True)
             if reply["result"].get("value") is True:
-                await self.press(*keys)
+                await self._press(keys)
                 return
         async with self._calling("pasting", INPUT_TIMEOUT):
             await self.page.keyboard.insert_text(self._clipboard.text)

@@ -56,7 +56,8 @@ def rehearse_in_background(
 def _free_bytes(device: torch.device) -> int:
     """What this process may still take: a part of the GPU, where it was told to keep to one."""
     free, total = torch.cuda.mem_get_info(device)
-    share = int(torch.cuda.get_per_process_memory_fraction(device) * total)
+    index = device.index if device.index is not None else torch.cuda.current_device()  # it takes nothing else
+    share = int(torch.cuda.get_per_process_memory_fraction(index) * total)
     return min(free, share - torch.cuda.memory_reserved(device))
 
 
