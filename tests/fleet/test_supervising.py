@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import asyncio.base_subprocess
+import contextlib
+import os
+import signal
 from typing import Any
 
 import pytest
+import torch
 
 from holotron.errors import ConfigError
 from holotron.fleet import launching, moving, supervising
 from holotron.fleet.homes import Homes
-from holotron.fleet.launching import Share, StartFailed, shares
+from holotron.fleet.launching import LocalProcess, Share, StartFailed, shares
 from holotron.fleet.moving import Mover
 from holotron.fleet.ray_place import connect
 from holotron.fleet.replicas import Replica, Replicas
 from holotron.fleet.serving import Addresses, serve_fleet
 from holotron.fleet.supervising import Supervisor
+from holotron.fleet.weights import FleetWeights
 from holotron.server.layers import from_flags, resolve
+from holotron.server.weights import process_group
 
 
 class Failing:
@@ -63,6 +70,23 @@ def test_what_does_not_start_is_given_up(monkeypatch: pytest.MonkeyPatch, hopele
     asyncio.run(run())
 
 
+def test_how_one_ended_is_known_after_it_was_killed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By somebody, and then by us, because its connections broke: its end was told as "status 255"."""
+
+    async def run() -> str:
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), asyncio.subprocess.PIPE)
+        process = await asyncio.create_subprocess_exec("sleep", "600", **pipes)
+        running = LocalProcess(process, 0)
+        os.kill(process.pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):  # who waits for it was faster
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        running.kill()
+        return await running.ended()
+
+    monkeypatch.setattr(asyncio.base_subprocess.BaseSubprocessTransport, "kill", lambda self: pytest.fail("takes it"))
+    assert asyncio.run(run()) == "it ended with signal SIGKILL"
+
+
 def test_shares_of_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launching.os, "sched_getaffinity", lambda pid: set(range(8)))
     assert shares(3, "cpu") == [Share(threads=2)] * 3
@@ -85,6 +109,15 @@ def test_addresses_of_replicas(address: str) -> None:
     assert Addresses(["gpu-0:8000", "http://10.0.0.1:8001"])
     with pytest.raises(ConfigError, match="named twice"):
         Addresses(["gpu-0:8000", "http://gpu-0:8000"])
+
+
+def test_a_transport_that_this_torch_has_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said before anybody is asked to wait for the others."""
+    monkeypatch.setattr(torch.distributed, "is_nccl_available", lambda: False)
+    with pytest.raises(ConfigError, match="this torch has no NCCL"):
+        FleetWeights("http://127.0.0.1:1", "key", "nccl")
+    with pytest.raises(ConfigError, match="this torch has no NCCL"):
+        process_group("127.0.0.1", 1, 0, 2, "nccl")
 
 
 @pytest.mark.parametrize(

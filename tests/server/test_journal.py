@@ -19,6 +19,8 @@ from safetensors import SafetensorError
 from holotron.errors import ConfigError
 from holotron.model.weights import save_checkpoint
 from holotron.server.journal import Journal
+from holotron.server.moving import Harbour
+from holotron.server.private import private_folder
 from holotron.server.run import tidy
 from holotron.server.workers import Workers
 from tests.engine.support import page, sparse_tiny
@@ -97,9 +99,8 @@ def test_another_server_goes_on(pair: tuple[Inside, Inside], folder: Path) -> No
     say(here, "lives", "second", "blue")
     say(here, "lives", "third")
     (log,) = logs(folder)
-    assert stat.S_IMODE(log.parents[2].stat().st_mode) == 0o700
-    assert stat.S_IMODE(log.parent.stat().st_mode) == 0o700
-    assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in log.parent.iterdir())
+    for path in (log.parents[2], *log.parents[2].rglob("*")):
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
     pictures = [path for path in log.parent.iterdir() if path.suffix == ".picture"]
     assert len(pictures) == 2, "as they were sent"
     assert all(path.read_bytes()[:4] == b"\x89PNG" for path in pictures)
@@ -300,3 +301,20 @@ def test_a_folder_that_cannot_be_is_a_wrong_setting(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match=r"fleet\.journal: .* cannot be written"):
         Journal(tmp_path / "file" / "logs", 2**20, Workers(1), ttl=None, responses_ttl=None)
+
+
+def test_a_folder_that_somebody_else_made_where_everybody_writes_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """He would read what clients say: the default in shared memory has a name that can be guessed."""
+    everybodys, ours = tmp_path / "shm", tmp_path / "mounted"
+    for parent, mode in ((everybodys, 0o1777), (ours, 0o755)):
+        (parent / "fleet").mkdir(parents=True)
+        parent.chmod(mode)
+    assert private_folder(everybodys / "fleet") == everybodys / "fleet"
+    monkeypatch.setattr(os, "getuid", lambda: (tmp_path.stat().st_uid or 1000) + 1)
+    if os.geteuid() == 0:  # what root made is not somebody else's
+        os.chown(everybodys / "fleet", 1000, 1000)
+    with pytest.raises(ConfigError, match=r"fleet\.folder: .* another user made it"):
+        Harbour(everybodys / "fleet", "key")
+    assert private_folder(ours / "fleet") == ours / "fleet", "a volume that somebody prepared"

@@ -181,8 +181,10 @@ class LocalProcess:
         return self._process.returncode in (2, 3, 8)
 
     def kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                # Its own `kill` looks first whether it has ended, and takes the status away from who waits for it.
+                os.kill(self._process.pid, signal.SIGKILL)
 
     async def stop(self) -> None:
         assert self._process.stdin is not None

@@ -59,7 +59,7 @@ def _entrance(model: str | None, replicas: int | Sequence[str], given: Mapping[s
     from holotron.agent.policies.registry import announced_profile
     from holotron.fleet.entrance import Entrance
     from holotron.fleet.ray_cluster import RayLauncher
-    from holotron.fleet.weights import private_folder
+    from holotron.fleet.weights import signed_folder
     from holotron.model.bundled import BUNDLED
 
     layer = {key: Value(value, "application()") for key, value in given.items()}
@@ -69,7 +69,7 @@ def _entrance(model: str | None, replicas: int | Sequence[str], given: Mapping[s
     declared = {} if profile.deltas is None else {"sessions.deltas": Value(profile.deltas, "the model")}
     resolved = resolve(declared, layer)
     settings = with_folders(resolved.settings, PORT, list(resolved.origins))
-    private_folder(settings.fleet.folder)
+    signed_folder(settings.fleet.folder)
     key = settings.fleet.key.get_secret_value() if settings.fleet.key is not None else secrets.token_urlsafe(32)
     if not isinstance(replicas, int):
         return Entrance(settings, Addresses(replicas), len(replicas), key).app()

@@ -20,7 +20,7 @@ from holotron.addresses import in_url
 from holotron.errors import ConfigError
 from holotron.fleet.entrance import Entrance
 from holotron.fleet.launching import Launcher, LocalLauncher, shares
-from holotron.fleet.weights import clear_folder, private_folder
+from holotron.fleet.weights import clear_folder, signed_folder
 from holotron.server import logs
 from holotron.server.connections import QuietAccept
 from holotron.server.keys import api_keys
@@ -70,7 +70,7 @@ def serve_fleet(
     else:
         launcher = LocalLauncher(replica_settings(settings, key), agent, places)
     try:
-        private_folder(settings.fleet.folder)
+        signed_folder(settings.fleet.folder)
     except OSError as error:
         raise ConfigError(f"fleet.folder: {settings.fleet.folder} cannot be written: {error.strerror}") from None
     entrance = Entrance(settings, launcher, count, key)

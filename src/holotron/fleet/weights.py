@@ -40,7 +40,8 @@ from torch import Tensor
 
 from holotron.engine import Change, LowRank, OnUpdate, Sparse
 from holotron.errors import CheckpointError, HolotronError
-from holotron.server.weights import broadcast, gpu_name, process_group
+from holotron.server.private import private_folder
+from holotron.server.weights import broadcast, check_backend, gpu_name, process_group
 
 Transport = Literal["file", "cuda_ipc", "gloo", "nccl"]
 
@@ -105,6 +106,7 @@ class FleetWeights:
         self, url: str, key: str, transport: Transport = "file", *, sparse: bool = False, host: str | None = None
     ) -> None:
         """`host`: by which replicas on other machines reach this one, for a broadcast."""
+        check_backend(transport)
         self._client = httpx.Client(
             base_url=url, headers={"authorization": f"Bearer {key}"}, timeout=httpx.Timeout(SECONDS)
         )
@@ -301,9 +303,9 @@ def kept(folder: Path, file: str, version: int, on_update: OnUpdate) -> Kept:
     return Kept(version, file, frozenset(stem for stem, _, _ in parts), whole, adapters, on_update)
 
 
-def private_folder(folder: Path) -> Path:
+def signed_folder(folder: Path) -> Path:
     """Made for this user alone; with a sign by which a sender finds out that it is on the same machine."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private_folder(folder)
     clear_folder(folder)
     (folder / "entrance").touch(0o600)
     (folder / "entrance").write_text(secrets.token_hex(16))

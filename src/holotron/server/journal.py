@@ -45,6 +45,7 @@ from holotron.engine import ExportedSession, UnknownSession, tile_key
 from holotron.errors import ConfigError, HolotronError
 from holotron.model.processor import Processor
 from holotron.server.pictures import SentPicture, cut_picture
+from holotron.server.private import private_folder
 from holotron.server.served import ServedSession, described
 from holotron.server.workers import Workers
 
@@ -71,7 +72,7 @@ class Journal:
         self._where: dict[str, tuple[Path, list[str]]] = {}  # a file that holds this tile, and all tiles in it
         self._said = 0.0
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_folder(folder)
             self.id = _identity(folder)
         except OSError as error:
             raise ConfigError(f"fleet.journal: {folder} cannot be written: {error.strerror or error}") from None
@@ -113,7 +114,7 @@ class Journal:
         folder = self._place(key)
         if self._is_taken(key):
             raise UnknownSession(f"session {key[1]!r} goes on in another process")
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(self.folder, *folder.relative_to(self.folder).parts)
         if key not in self._sizes:
             self._claim(folder)
         missing, groups = set(exported.about["tiles"]), _groups(exported)
@@ -302,7 +303,10 @@ def _write_private(path: Path, data: bytes) -> None:
 def _identity(folder: Path) -> str:
     """A name of the folder by which two processes find out that they see the same one."""
     path = folder / "folder.json"
-    with contextlib.suppress(FileExistsError), open(path, "x") as file:
+    with (
+        contextlib.suppress(FileExistsError),
+        open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file,
+    ):
         json.dump({"id": secrets.token_hex(16)}, file)
     for _ in range(50):  # the other one is just writing it
         with contextlib.suppress(ValueError, KeyError, OSError):

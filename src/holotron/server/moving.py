@@ -36,6 +36,7 @@ from holotron.engine import ExportedSession, UnknownSession
 from holotron.errors import ConfigError
 from holotron.server.bodies import body_of
 from holotron.server.errors import ApiError, unavailable
+from holotron.server.private import private_folder
 from holotron.server.replies import Json
 from holotron.server.routed import bears
 from holotron.server.running import unbroken
@@ -84,7 +85,7 @@ class Harbour:
         self.folder = folder
         self._key = key
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_folder(folder)
             remove_left_behind(folder)
         except OSError as error:
             raise ConfigError(f"fleet.folder: {folder} cannot be used: {error.strerror or error}") from None

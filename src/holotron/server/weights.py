@@ -25,7 +25,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from holotron.engine import Arriving, Change, Engine, LowRank, OnUpdate, Sparse
-from holotron.errors import InputError
+from holotron.errors import ConfigError, InputError
 from holotron.server.errors import ApiError
 from holotron.server.moving import FleetBody, Harbour
 
@@ -192,10 +192,19 @@ class Joined:
         self._group = None
 
 
+def check_backend(backend: str) -> None:
+    """Before anybody waits for the others of a group."""
+    import torch.distributed as dist
+
+    if backend == "nccl" and not dist.is_nccl_available():
+        raise ConfigError("this torch has no NCCL, which is for CUDA GPUs: send a file, or take gloo")
+
+
 def process_group(host: str, port: int, rank: int, size: int, backend: str) -> Any:
     """Rank 0 listens. Waits for the others. NCCL over several GPUs has not been tried here."""
     import torch.distributed as dist
 
+    check_backend(backend)
     patience = timedelta(seconds=GROUP_SECONDS)
     store = dist.TCPStore(host, port, size, rank == 0, patience, wait_for_workers=False)
     prefixed = dist.PrefixStore("holotron-weights", store)

@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 
 from holotron.server.journal import RESPONSES
+from holotron.server.private import private_folder
 from holotron.server.responses.items import Json
 from holotron.server.responses.store import Stored
 
@@ -18,7 +19,7 @@ class ResponseFiles:
 
     def save(self, told: Json) -> None:
         path = self._path(told["owner"], told["id"])
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(self._folder, told["owner"], RESPONSES)
         new = path.with_suffix(".new")
         new.touch(0o600)
         new.write_text(json.dumps(told))
