@@ -8,6 +8,7 @@ import contextlib
 import functools
 import json
 import math
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -122,6 +123,44 @@ def test_whole_chunked_and_token_by_token(pair: tuple[Holotron, torch.nn.Module,
     expected = oracle(input_ids=PROMPT[None], pixel_values=pixels, image_grid_hw=GRIDS).logits[0]
     length = len(PROMPT)
     for pieces in ([length], [31, length - 31], [7, 40, length - 60, *[1] * 13]):
+        torch.testing.assert_close(mine(model, pieces), expected, atol=TOLERANCE, rtol=0)
+
+
+def random_omni(draw: random.Random) -> ModelConfig:
+    made, groups, kv_heads = tiny_omni(), draw.choice([1, 2]), draw.choice([1, 2])
+    return replace(
+        made,
+        decoder=replace(
+            made.decoder,
+            hidden=draw.choice([32, 40, 56]),
+            pattern=draw.choice(["ME*EM", "M*EMEM", "EMM*E*"]),
+            mamba=MambaConfig(
+                heads=groups * draw.choice([2, 4]), head_dim=draw.choice([6, 10, 16]), state=draw.choice([8, 20]),
+                groups=groups, chunk=draw.choice([4, 8, 16]),
+            ),
+            attention=AttentionConfig(kv_heads * draw.choice([1, 3]), kv_heads, head_dim=draw.choice([9, 12])),
+            moe=MoEConfig(
+                experts=draw.choice([4, 7]), top_k=draw.choice([1, 3]), width=draw.choice([16, 28]),
+                shared_width=draw.choice([20, 32]), scale=draw.choice([1.0, 2.5]),
+            ),
+        ),
+        vision=replace(made.vision, layers=draw.choice([1, 3]), heads=draw.choice([2, 4]), mlp=draw.choice([96, 144])),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(4))
+@torch.no_grad()
+def test_random_shapes_in_random_pieces(seed: int, tmp_path: Path) -> None:
+    draw = random.Random(seed)
+    model = unsettle(random_model(random_omni(draw)).eval(), seed)
+    save_checkpoint(model, tmp_path)
+    pixels, length = torch.cat([flat(picture) for picture in PICTURES]), len(PROMPT)
+    expected = theirs(tmp_path)(input_ids=PROMPT[None], pixel_values=pixels, image_grid_hw=GRIDS).logits[0]
+    torch.testing.assert_close(mine(model, [length]), expected, atol=TOLERANCE, rtol=0)
+    for _ in range(2):  # ones are decodes
+        pieces: list[int] = []
+        while (left := length - sum(pieces)) > 0:
+            pieces.append(min(draw.choice([1, 1, 2, 7, 20]), left))
         torch.testing.assert_close(mine(model, pieces), expected, atol=TOLERANCE, rtol=0)
 
 
