@@ -32,7 +32,12 @@ def test_files_say_what_is_wrong(tmp_path):
     assert plain_name("Agent-E") == plain_name("agente")
     file = tmp_path / "x.json"
     for content, reader, says in (
-        ("[", read_human_labels, "not valid JSON"),
+        ("[", read_human_labels, "row 1 is not valid JSON"),
+        ('[{"task_id": "a", "X_human_label": "1"}, {"task_id": "b", "X_hum', read_human_labels, "row 2 is not valid"),
+        ('[{"task_id": "a", "X_human_label": "yes"}]', read_human_labels, "row 1: X_human_label: .* found 'yes'"),
+        ('{"a": 1, "b": "maybe"}', read_human_labels, "x.json, b: .* found 'maybe'"),
+        ('{"a": 1, "b": [1]}', read_human_labels, "x.json, b: .* found"),
+        ("{", read_human_labels, "not valid JSON"),
         ("{}", read_human_labels, "not a list"),
         ("[1]", read_human_labels, "row 1"),
         ('{"t": null}', read_human_labels, "holds no label of 0 or 1"),
@@ -45,7 +50,7 @@ def test_files_say_what_is_wrong(tmp_path):
             reader(file)
     with pytest.raises(InputError, match="cannot read"):
         read_verdicts(tmp_path / "nowhere.json")
-    file.write_text('{"a": true, "b": false, "c": "1", "d": 0.0, "e": 2, "f": null}')
+    file.write_text('{"a": true, "b": false, "c": "1", "d": 0.0, "e": 2, "f": null, "g": ""}')
     assert read_human_labels(file) == {("", "a"): 1, ("", "b"): 0, ("", "c"): 1, ("", "d"): 0}
 
 

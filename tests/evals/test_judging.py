@@ -375,6 +375,19 @@ def test_a_picture_that_is_gone_spoils_its_case_only(tmp_path):
     assert again.verdicts == {"Shop--0": True, "Shop--1": None}
 
 
+def test_a_picture_that_is_cut_off_spoils_its_case_and_is_not_sent(tmp_path):
+    webvoyager_folder(tmp_path, "Shop--0")
+    broken = tmp_path / "taskShop--0" / "screenshot2.png"
+    whole = broken.read_bytes()
+    for data in (whole[: len(whole) // 2], b"no picture", b""):
+        broken.write_bytes(data)
+        with judge_server(lambda request: "SUCCESS") as server:
+            result = judged(server, tmp_path, out=tmp_path / f"{len(data)}")
+            assert server.requests == []
+        assert rows(result)["Shop--0"]["decided"] == Decided.SPOILED
+        assert "screenshot2.png is broken" in rows(result)["Shop--0"]["text"]
+
+
 def test_a_case_without_anything_done(tmp_path):
     case = Case("a", "a", "Do it.", None, ())
 

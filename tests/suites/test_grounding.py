@@ -337,6 +337,29 @@ def test_a_picture_that_is_stored_on_its_side_is_shown_as_it_is_meant(tmp_path):
         assert item.size == shown.image_size == shown.viewport == upright.size == (200, 100)
 
 
+def test_a_data_set_from_the_hubs_cache(tmp_path, monkeypatch):
+    """As the hub's client keeps it: snapshots of links to blobs."""
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(ConfigError, match=r"cannot get the files of Hcompany/WebClick from the hub"):
+        find_suite("webclick:hub")
+    files, file = made("screenspot-pro", tmp_path / "files")
+    cache = tmp_path / "hub" / "datasets--likaixin--ScreenSpot-Pro"
+    for name in (file, "images/a.png"):
+        link, blob = cache / "snapshots" / ("a" * 40) / name, cache / "blobs" / Path(name).stem
+        link.parent.mkdir(parents=True), blob.parent.mkdir(exist_ok=True)
+        (files / name).rename(blob)
+        link.symlink_to(blob)
+    (cache / "refs").mkdir()
+    (cache / "refs" / "main").write_text("a" * 40)
+    assert [task.goal for task in find_suite("screenspot-pro:hub").tasks] == ["press", "press"]
+    for name in ("screenspot", "osworld-g", "osworld-g-refined"):
+        with pytest.raises(ConfigError, match="not published on the hub in the notation"):
+            find_suite(f"{name}:hub")
+
+
 def test_what_is_missing_is_said():
     with pytest.raises(ConfigError, match="name the folder"):
         find_suite("screenspot-pro")

@@ -18,6 +18,7 @@ from typing import Any
 
 from holotron.errors import InputError
 from holotron.evals.statistics import wilson
+from holotron.suites.navigation.files import rows_of, text_content
 
 Labels = dict[tuple[str, str], int]  # (agent, task) -> 0 or 1
 
@@ -80,27 +81,33 @@ def calibrate(human: Labels, judged: Labels) -> Calibration:
 
 def read_human_labels(file: Path) -> Labels:
     """Online-Mind2Web's `human_label.json`: a list of rows with `task_id` and one `AGENT_human_label` per agent. Or,
-    for one agent, `{task: 0 or 1}`. Labels other than 0 and 1, or false and true (nobody could tell), are left out."""
+    for one agent, `{task: 0 or 1}`. Where nobody could tell (2, ?, null or nothing) there is no label."""
     labels: Labels = {}
-    rows = _json(file)
-    if isinstance(rows, Mapping) and rows:
-        labels = {("", str(task)): label for task, value in rows.items() if (label := _label(value)) is not None}
+    content = text_content(file)
+    if not content.lstrip().startswith("["):
+        rows = _json(file)
+        if not isinstance(rows, Mapping) or not rows:
+            raise InputError(f"{file} holds a {type(rows).__name__}, not a list of rows")
+        for task, value in rows.items():
+            if (label := _label(value, f"{file}, {task}")) is not None:
+                labels["", str(task)] = label
         return _some(labels, file)
-    if not isinstance(rows, list):
-        raise InputError(f"{file} holds a {type(rows).__name__}, not a list of rows")
-    for number, row in enumerate(rows, start=1):
-        if not isinstance(row, Mapping) or not isinstance(row.get("task_id"), str):
-            raise InputError(f"{file}, row {number}: expected an object with a task_id")
+    for row, where in rows_of(file):
+        if not isinstance(row.get("task_id"), str):
+            raise InputError(f"{where}: expected an object with a task_id")
         for key, value in row.items():
-            if key.endswith("_human_label") and (label := _label(value)) is not None:
+            if key.endswith("_human_label") and (label := _label(value, f"{where}: {key}")) is not None:
                 labels[plain_name(key.removesuffix("_human_label")), row["task_id"]] = label
     return _some(labels, file)
 
 
-def _label(value: object) -> int | None:
-    if isinstance(value, str):
-        return {"0": 0, "1": 1, "false": 0, "true": 1}.get(value.strip().lower())
-    return int(value) if isinstance(value, int | float) and value in (0, 1) else None
+def _label(value: object, where: str) -> int | None:
+    """What is no label at all is an error: left out in silence, it would change every rate."""
+    said = value.strip().lower() if isinstance(value, str) else "" if value is None else value
+    known = {"0": 0, "1": 1, "false": 0, "true": 1, 0: 0, 1: 1, "": None, "?": None, "2": None, 2: None}
+    if not isinstance(said, str | int | float) or said not in known:
+        raise InputError(f"{where}: a label is 0 or 1 (2 or ? where nobody could tell), found {value!r}"[:300])
+    return known[said]
 
 
 def _some(labels: Labels, file: Path) -> Labels:

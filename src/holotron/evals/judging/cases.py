@@ -7,12 +7,15 @@ judge's server failed, the judge refused or wrote no verdict. It is never counte
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
+
+from PIL import Image as Pillow
 
 from holotron.agent.images import Image
 from holotron.agent.messages import Message
@@ -48,9 +51,15 @@ def picture(path: Path) -> Image:
     if mime is None:
         raise InputError(f"{path}: a judge is shown PNG, JPEG or WebP pictures")
     try:
-        return Image(path.read_bytes(), mime, (0, 0))  # nobody here asks for the size
+        data = path.read_bytes()
     except OSError as error:
         raise InputError(f"cannot read the screenshot {path}: {error.strerror}") from None
+    try:
+        with Pillow.open(io.BytesIO(data)) as opened:
+            opened.load()  # a judge that sees half a page would rule on it
+            return Image(data, mime, opened.size)
+    except (OSError, SyntaxError, ValueError) as error:
+        raise InputError(f"the screenshot {path} is broken: {error}") from None
 
 
 class Decided(StrEnum):

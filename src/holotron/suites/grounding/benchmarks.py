@@ -10,6 +10,7 @@ from pathlib import Path
 from holotron.errors import ConfigError, InputError
 from holotron.suites.grounding import formats
 from holotron.suites.grounding.items import GroundingItem
+from holotron.suites.navigation.files import HUB, folder_from_hub
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,7 @@ class Benchmark:
     items: int  # as published
     breakdowns: tuple[tuple[str, ...], ...]  # each a set of tags whose combinations are counted apart
     source: str  # where people get it
+    on_hub: bool = True  # `source` is a data set on the Hugging Face hub, in the notation that is read here
 
 
 BENCHMARKS = {
@@ -32,6 +34,7 @@ BENCHMARKS = {
             1272,
             (("platform", "ui_type"), ("platform",), ("ui_type",)),
             "njucckevin/SeeClick",
+            on_hub=False,
         ),
         Benchmark(
             "screenspot-v2",
@@ -57,6 +60,7 @@ BENCHMARKS = {
             (("box_type",), ("bucket:text_matching",), ("bucket:element_recognition",),
              ("bucket:layout_understanding",), ("bucket:fine_grained_manipulation",)),
             "xlang-ai/OSWorld-G",
+            on_hub=False,
         ),
         Benchmark(
             "osworld-g-refined",
@@ -66,6 +70,7 @@ BENCHMARKS = {
             (("box_type",), ("bucket:text_matching",), ("bucket:element_recognition",),
              ("bucket:layout_understanding",), ("bucket:fine_grained_manipulation",)),
             "xlang-ai/OSWorld-G",
+            on_hub=False,
         ),
         Benchmark("webclick", "WebClick: clicks of agents and people on web pages", formats.webclick, 1639,
                   (("bucket",),), "Hcompany/WebClick"),
@@ -75,6 +80,18 @@ BENCHMARKS = {
                   (), "generalagents/showdown-clicks"),
     )
 }  # fmt: skip
+
+
+def folder_of(benchmark: Benchmark, given: str) -> Path:
+    """`given` is the folder itself, or the word `hub`."""
+    if given != HUB:
+        return Path(given).expanduser()
+    if not benchmark.on_hub:
+        raise ConfigError(
+            f"{benchmark.name} is not published on the hub in the notation that is read here; "
+            f"get it from {benchmark.source} and name its folder"
+        )
+    return folder_from_hub(benchmark.source)
 
 
 @lru_cache(maxsize=2)

@@ -12,14 +12,13 @@ import io
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 from PIL import Image, ImageOps
 
 from holotron.agent.loop import Limits
 from holotron.errors import ConfigError
 from holotron.suites.base import Suite, SuiteRequest, environments_of, suites
-from holotron.suites.grounding.benchmarks import BENCHMARKS, Benchmark, load
+from holotron.suites.grounding.benchmarks import BENCHMARKS, Benchmark, folder_of, load
 from holotron.suites.grounding.formats import orientation
 from holotron.suites.grounding.items import Box, GroundingItem
 from holotron.types import Action, Click, DoubleClick, Observation, RightClick, StepResult, Task, Write
@@ -31,11 +30,10 @@ def grounding(benchmark: Benchmark, request: SuiteRequest) -> Suite:
     if not request.argument:
         raise ConfigError(
             f"name the folder with the files of {benchmark.name}: holotron eval {benchmark.name}:FOLDER "
-            f"(published as {benchmark.source})"
+            f"{', or :hub' if benchmark.on_hub else ''} (published as {benchmark.source})"
         )
     request.view.refuse(("width", "height", "scale", "crop", "format"), "benchmarks' pictures are shown as they are")
-    folder = Path(request.argument)
-    items = load(benchmark.name, folder)
+    items = load(benchmark.name, folder_of(benchmark, request.argument))
     names = request.choose(list(items))
     tasks = tuple(
         Task(benchmark.name, name, items[name].instruction, options={"tags": dict(items[name].tags)}) for name in names
@@ -58,10 +56,10 @@ def content_hash(items: Mapping[str, GroundingItem], names: list[str]) -> str:
 
 
 for _name, _benchmark in BENCHMARKS.items():
-    _factory = partial(grounding, _benchmark)
+    _factory, _hub = partial(grounding, _benchmark), " or :hub" if _benchmark.on_hub else ""
     _factory.__doc__ = (
         f"{_benchmark.about}; {_benchmark.items:,} items.\n\n"
-        f"Needs: the folder with its files, {_name}:FOLDER (published as {_benchmark.source}); no browser.\n"
+        f"Needs: the folder with its files, {_name}:FOLDER{_hub} (published as {_benchmark.source}); no browser.\n"
         "Takes: one reply an item; holotron-mini about a second on two CPU cores."
     )
     suites.register(_name)(_factory)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -45,16 +45,25 @@ def find_file(given: str, name: str, source: str, *, hub: str = "") -> Path:
 def _from_hub(repository: str, name: str, source: str) -> Path:
     if not repository:
         raise ConfigError(f"this benchmark has no data set on the hub; get {name} from {source} and name its folder")
+    return _asked(repository, name, lambda hub: hub.hf_hub_download(repository, name, repo_type="dataset"))
+
+
+def folder_from_hub(repository: str) -> Path:
+    """All of a data set, downloaded into the hub's cache where it is not there yet."""
+    return _asked(repository, "the files", lambda hub: hub.snapshot_download(repository, repo_type="dataset"))
+
+
+def _asked(repository: str, what: str, ask: Callable[[Any], str]) -> Path:
     try:
-        from huggingface_hub import hf_hub_download
+        import huggingface_hub
     except ImportError:
         raise MissingDependency.extra("huggingface_hub", "hub") from None
     try:
-        return Path(hf_hub_download(repository, name, repo_type="dataset"))
+        return Path(ask(huggingface_hub))
     except Exception as error:  # the hub client raises its own, requests' and httpx's errors
         why = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ConfigError(
-            f"cannot get {name} of {repository} from the hub: {why}. If it has terms, accept them on its page "
+            f"cannot get {what} of {repository} from the hub: {why}. If it has terms, accept them on its page "
             "and log in (hf auth login); or download it elsewhere and name its folder"
         ) from None
 
