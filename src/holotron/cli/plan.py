@@ -43,8 +43,13 @@ def plan(
         str | None, typer.Option(help="The same by its full name: float8_e4m3fn.", show_default="dtype")
     ] = None,
     replay: Annotated[bool, typer.Option(help="Decodes write the state every 16th time only.")] = False,
-    token_budget: Annotated[int, typer.Option(help="Tokens in one iteration.")] = 2048,
-    vision_cache: Annotated[float, typer.Option(help="GiB for encoded image tiles.")] = 1.0,
+    token_budget: Annotated[
+        int | None, typer.Option(min=1, help="Tokens in one iteration.", show_default="the server's")
+    ] = None,
+    vision_cache: Annotated[
+        float | None,
+        typer.Option(help="GiB for encoded image tiles.", show_default="three large screenshots a session"),
+    ] = None,
     agents: Annotated[
         int | None, typer.Option(min=1, help="Agents at once: GPUs, cores, memory, network and cost for them.")
     ] = None,
@@ -82,8 +87,8 @@ def plan(
         kv_dtype=kv_dtype,
         weight_dtype=weight_dtype,
         replay=replay,
-        token_budget=token_budget,
-        vision_cache_bytes=int(vision_cache * GiB),
+        token_budget=token_budget or EngineConfig().token_budget,
+        vision_cache_bytes=None if vision_cache is None else int(vision_cache * GiB),
     )
     planners = [
         Planner(model_config(name), dtype_of(dtype) or torch.bfloat16, engine)
@@ -109,7 +114,7 @@ def plan(
     asked = models or ["holotron-12b", "holo2-8b"]
     best = [_best(planner, name, usable, card, sessions) for planner, name in zip(planners, asked, strict=True)]
     if json_output:
-        head = {"device": device, "memory": total, "usable": usable, "token_budget": token_budget}
+        head = {"device": device, "memory": total, "usable": usable, "token_budget": engine.token_budget}
         kinds = {"dtype": dtype, "state_dtype": state_dtype, "kv_dtype": kv_dtype or dtype}
         kinds |= {"weight_dtype": weight_dtype or dtype, "replay": str(replay)}
         print(json.dumps(head | kinds | {"plans": rows, "best": best}, indent=2))
