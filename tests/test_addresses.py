@@ -29,6 +29,10 @@ from holotron.envs.network import Blocked, NetworkPolicy
         "64:ff9b::7f00:1",
         "64:ff9b:1::1",  # NAT64 for private use
         "2001:0:1:1:1:1:5601:5601",  # Teredo of 169.254.169.254
+        "192.0.0.192",  # the metadata service of Oracle's cloud, which older Pythons call global
+        "64:ff9b::c000:c0",
+        "168.63.129.16",  # Azure's
+        "3fff::1",  # documentation
     ],
 )
 def test_private(address: str) -> None:
@@ -38,7 +42,9 @@ def test_private(address: str) -> None:
     NetworkPolicy(private=True).check_address("name.example", 80, address)
 
 
-@pytest.mark.parametrize("address", ["93.184.216.34", "2606:2800:220:1::1", "64:ff9b::5db8:d822", "::ffff:8.8.8.8"])
+@pytest.mark.parametrize(
+    "address", ["93.184.216.34", "168.63.129.17", "2606:2800:220:1::1", "64:ff9b::5db8:d822", "::ffff:8.8.8.8"]
+)
 def test_public(address: str) -> None:
     assert is_public(address)
     NetworkPolicy().check_address("name.example", 80, address)

@@ -20,6 +20,16 @@ _LOGIN = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)?(?P<login>[^/?#\\]*
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _PRIVATE_NAT64 = ipaddress.ip_network("64:ff9b:1::/48")
 
+# What `ipaddress` takes for global, in all versions of Python or in older ones.
+_INSIDE = [
+    ipaddress.ip_network(network)
+    for network in (
+        "192.0.0.0/24",  # for protocols (RFC 6890); Oracle's cloud tells machines their credentials at 192.0.0.192
+        "168.63.129.16/32",  # what machines in Azure are told about themselves
+        "3fff::/20",  # for documentation (RFC 9637)
+    )
+]
+
 
 def is_public(text: str) -> bool:
     """Whether an address belongs to the open internet; one that wraps another is judged by the inner one."""
@@ -32,6 +42,8 @@ def is_public(text: str) -> bool:
             return is_public(str(inner))
         if address.is_site_local or address in _PRIVATE_NAT64:  # fec0::/10: given up, but routers still know it
             return False
+    if any(address in network for network in _INSIDE):
+        return False
     return address.is_global and not address.is_multicast and not address.is_reserved
 
 

@@ -176,3 +176,13 @@ def test_metrics_may_want_a_key(bare: Inside) -> None:
     assert httpx.get(f"{bare.url}/health/live").status_code == 200
     assert "for-prometheus" not in repr(bare.service.settings)
     assert Settings().server.metrics_key is None
+
+
+def test_without_a_key_of_their_own_metrics_are_kept_from_rebound_names() -> None:
+    with inside() as server:
+        for host, status in (("rebound.example", 403), ("localhost", 200), ("10.1.2.3:8000", 200), ("holotron", 200)):
+            answer = httpx.get(f"{server.url}/metrics", headers={"host": host})
+            assert answer.status_code == status, (host, answer.text)
+        assert httpx.get(f"{server.url}/health/live", headers={"host": "rebound.example"}).status_code == 200
+    with inside("--server.api_keys", "alice") as server:  # as before: open, to whatever name people give it
+        assert httpx.get(f"{server.url}/metrics", headers={"host": "model.example"}).status_code == 200

@@ -90,7 +90,8 @@ class Access:
         secret = self._metrics_key if path == "/metrics" else None
         if secret is not None and not routed.bears(header(scope, b"authorization"), secret):
             raise ApiError(401, "metrics want the key of server.metrics_key", code="invalid_api_key")
-        if not path.startswith(GUARDED):
+        told_to_all = path == "/metrics" and secret is None  # also to a page whose name was made to resolve to us
+        if not (path.startswith(GUARDED) or told_to_all):
             return
         if not self._keys and not self._hosts.allows(header(scope, b"host")):
             raise ApiError(
@@ -99,6 +100,8 @@ class Access:
                 "name it in server.allowed_hosts if it is yours",
                 code="host_not_allowed",
             )
+        if told_to_all:
+            return
         if scope["method"] not in _SAFE:
             refuse_other_sites(scope)
         authorization = header(scope, b"authorization")
