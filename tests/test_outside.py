@@ -11,11 +11,14 @@ from pathlib import Path
 import pytest
 
 from holotron.agent.policies.registry import PolicyRequest
+from holotron.errors import ConfigError
 from holotron.rollouts.store import RunReader
 from holotron.rollouts.suite import opened
+from holotron.suites.base import find_suite
 from holotron.types import Outcome
 from holotron.view import View
 from tests import warm
+from tests.cli.calling import call
 from tests.training.rl.support import untrained
 
 SUITE = '''\
@@ -141,3 +144,21 @@ def test_a_policy_from_outside_says_how_it_wants_to_be_shown_a_suite(tmp_path: P
 
     assert asyncio.run(shown(View())) == (96, 128)
     assert asyncio.run(shown(View(width=64))) == (64, 128)  # the user's wish goes before it
+
+
+@pytest.mark.parametrize("wish", [View(scale=2), View(width=64, format="png")])
+def test_a_suite_that_knows_nothing_of_views_says_so_to_whoever_wishes_for_one(wish: View, tmp_path: Path):
+    (tmp_path / "halves.py").write_text(SUITE)
+    spec = f"{tmp_path / 'halves.py'}:halves"
+    assert find_suite(spec, declared={spec: wish}).tasks  # a model that was trained elsewhere plays all the same
+    with pytest.raises(ConfigError, match=" and ".join(wish.to_json()) + " cannot be chosen there"):
+        find_suite(spec, view=wish)
+
+
+def test_an_evaluation_without_verdicts_says_how_many(tmp_path: Path):
+    unscored = SUITE.replace("success=hit", "success=None").replace("actions=", "scored=False, actions=")
+    (tmp_path / "halves.py").write_text(unscored)
+    spec, out = f"{tmp_path / 'halves.py'}:halves", tmp_path / "run"
+    called = call("eval", spec, "--policy", "random:1", "--seeds", "0:3", "--out", out, "--no-report")
+    assert called.status == 0, called.err
+    assert "3 episodes ended with nobody to say whether the task was done; they are in no rate" in called.out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -11,17 +12,27 @@ from holotron.agent.dialects import dialects
 from holotron.agent.policies.registry import policies, route
 from holotron.envs.registry import environments
 from holotron.errors import ConfigError
+from holotron.evals.judging.cases import protocols
+from holotron.model.families import FAMILIES
 from holotron.registry import Registry
 from holotron.suites.base import named, suites
 
+REGISTRIES = [suites, environments, policies, dialects, FAMILIES, protocols]
 
-@pytest.mark.parametrize("registry", [suites, environments, policies, dialects], ids=lambda registry: registry.kind)
+
+@pytest.mark.parametrize("registry", REGISTRIES, ids=lambda registry: registry.kind)
 def test_everything_we_offer_by_name_is_there(registry: Registry):
     for name in registry.names():
         assert callable(registry.get(name)), name
         assert name in registry
     with pytest.raises(ConfigError, match=f"no {registry.kind} 'nonesuch'"):
         registry.get("nonesuch")
+
+
+def test_the_plan_of_the_house_lists_every_registry():
+    plan = (Path(__file__).parent.parent / "docs" / "architecture.md").read_text()
+    listed = re.findall(r"^\|[^|]+\|[^|]+\| `(holotron\.\w+)` \|", plan, re.MULTILINE)
+    assert [registry.group for registry in REGISTRIES] == listed
 
 
 def test_a_slip_of_the_pen_gets_a_hint():

@@ -1,4 +1,4 @@
-"""Things that have names, and who offers them: suites, environments, policies, dialects, model families.
+"""Things that have names, and who offers them: suites, environments, policies, dialects, model families, protocols.
 
     suites: Registry[SuiteFactory] = Registry("suite", "holotron.suites", {"miniwob": "holotron.suites.miniwob"})
 

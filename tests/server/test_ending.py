@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import httpx
 
 from tests.server.attackers import attack, health_times
-from tests.server.process import ServerProcess, running
+from tests.server.process import SOURCE, ServerProcess, running
 
 LONG = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 30_000, "ignore_eos": True}
 
@@ -56,3 +58,34 @@ def test_a_second_signal_ends_it_at_once() -> None:
             server.signal(signal.SIGTERM)
             assert server.wait(30) == 128 + signal.SIGTERM
             assert time.monotonic() - started < 2
+
+
+LOADING = """
+import torch
+from holotron.server import run
+from holotron.server.settings import Settings
+
+
+def load(settings, service):
+    while True:
+        torch.ones(300, 300) @ torch.ones(300, 300)
+
+
+run.load = load
+run.serve(Settings.model_validate({"server": {"port": 0}}))
+"""
+
+
+def test_one_that_is_told_to_end_while_it_loads_ends_well() -> None:
+    """With status 0, as always: supervisors would call an abort a crash."""
+    command = [sys.executable, "-c", LOADING]
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": str(SOURCE)}
+    ) as server:
+        assert server.stderr is not None
+        for line in server.stderr:
+            if "Application startup complete" in line:
+                break
+        server.send_signal(signal.SIGTERM)
+        said = server.stderr.read()
+        assert (server.wait(60), "terminate called" in said) == (0, False), said

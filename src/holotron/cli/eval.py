@@ -306,6 +306,8 @@ def show_scores(result: Evaluation) -> None:
     if result.result.errors and overall.at_least is not None:
         broken = f"{result.result.errors} episodes broke and are in no rate"
         print(f"{broken}; had all of them failed: {100 * overall.at_least:.1f} % of {overall.episodes} episodes")
+    if overall.unscored:
+        print(f"{overall.unscored} episodes ended with nobody to say whether the task was done; they are in no rate")
     if overall.assisted:
         print(f"a person had a hand in {overall.assisted} episodes, which are in no rate")
     sampling = result.manifest["config"]["policy"].get("sampling") or {}

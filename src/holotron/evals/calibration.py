@@ -9,7 +9,6 @@ agreement alone hides which it is. So a figure from a judge is worth as much as 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from holotron.errors import InputError
+from holotron.evals.files import read_json
 from holotron.evals.statistics import wilson
 from holotron.suites.navigation.files import rows_of, text_content
 
@@ -85,7 +85,7 @@ def read_human_labels(file: Path) -> Labels:
     labels: Labels = {}
     content = text_content(file)
     if not content.lstrip().startswith("["):
-        rows = _json(file)
+        rows = read_json(file)
         if not isinstance(rows, Mapping) or not rows:
             raise InputError(f"{file} holds a {type(rows).__name__}, not a list of rows")
         for task, value in rows.items():
@@ -118,7 +118,7 @@ def _some(labels: Labels, file: Path) -> Labels:
 
 def read_verdicts(file: Path) -> dict[str, Labels]:
     """Verdicts by judge: `{judge: {agent: {task_id: 0 or 1}}}`."""
-    found = _json(file)
+    found = read_json(file)
     if not isinstance(found, Mapping):
         raise InputError(f"{file} holds a {type(found).__name__}, not an object of judges")
     judges: dict[str, Labels] = {}
@@ -135,15 +135,6 @@ def read_verdicts(file: Path) -> dict[str, Labels]:
 def plain_name(agent: str) -> str:
     """Files spell one agent differently: `Agent-E` and `agente`."""
     return re.sub(r"[^a-z0-9.]", "", agent.lower())
-
-
-def _json(file: Path) -> Any:
-    try:
-        return json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot read {file}: {error.strerror}") from None
-    except ValueError as error:
-        raise InputError(f"{file} is not valid JSON: {error}") from None
 
 
 def _mapping(value: Any, where: str) -> Mapping[str, Any]:

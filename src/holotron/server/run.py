@@ -225,11 +225,13 @@ def serve(
             failure.append(error)
             service.stage = "failed"
 
+    # A daemon, so that a signal ends the process even while it loads.
+    loading = threading.Thread(target=come_up, name="holotron-loading", daemon=True)
+
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         asyncio.get_running_loop().set_exception_handler(QuietAccept())
-        # A daemon, so that a signal ends the process even while it loads.
-        threading.Thread(target=come_up, name="holotron-loading", daemon=True).start()
+        loading.start()
         sweeping = asyncio.ensure_future(_sweep(service))
         yield
         sweeping.cancel()
@@ -240,5 +242,8 @@ def serve(
 
     app = create_app(service, lifespan, agent=agent, computer=computer)
     Server(uvicorn_config(app, settings), service).run(sockets=[listener])
+    if loading.is_alive():  # in the middle of torch, where Python would abort at its own end
+        logging.shutdown()
+        os._exit(0)
     if failure:
         raise failure[0] if isinstance(failure[0], HolotronError) else RuntimeError("loading failed") from failure[0]

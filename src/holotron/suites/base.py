@@ -37,7 +37,7 @@ class Suite:
     open: Callable[[int], EnvironmentPool[Any]]  # sessions at most -> environments
     actions: tuple[str, ...] = tuple(ACTIONS)  # what makes sense there
     limits: Limits = field(default_factory=Limits)
-    view: View = field(default_factory=View)  # how its screens are shown
+    view: View = field(default_factory=View)  # how its screens are shown; a wish that is not in it is refused
     scored: bool = True  # its environments say whether a task was done; if not, nothing can be learnt from rewards
     judge: str = "the environment's own check"  # who says whether a task was done, for manifests
     held_out: bool = False  # for measuring alone: whatever makes training data refuses it
@@ -141,6 +141,9 @@ def find_suite(
         raise ConfigError(f"{spec} gave a {type(made).__name__}, not a Suite; see holotron.suites.base")
     if not made.tasks:
         raise ConfigError(f"the suite {spec} has no tasks")
+    followed = made.view.to_json()
+    ignored = tuple(word for word, value in view.to_json().items() if followed.get(word) != value)
+    view.refuse(ignored, f"the suite {spec} shows its screens in its own way")
     return made
 
 

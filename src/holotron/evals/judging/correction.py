@@ -10,7 +10,6 @@ ones.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ import numpy as np
 
 from holotron.errors import InputError
 from holotron.evals.calibration import Share
+from holotron.evals.files import read_json
 from holotron.evals.judging.figures import Rate
 
 _DRAWS = 20_000
@@ -66,12 +66,7 @@ def corrected(measured: Rate, errors: ErrorRates) -> Estimate | None:
 
 def read_error_rates(file: Path, judge: str) -> ErrorRates:
     """What `holotron judge calibrate --json` wrote; of this judge, or of the only one in it."""
-    try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot read {file}: {error.strerror}") from None
-    except ValueError as error:
-        raise InputError(f"{file} is not valid JSON: {error}") from None
+    found = read_json(file)
     if not isinstance(found, Mapping) or not found:
         raise InputError(f"{file} is no result of `holotron judge calibrate --json`")
     if judge not in found and len(found) > 1:

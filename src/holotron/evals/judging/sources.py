@@ -23,6 +23,7 @@ from typing import Any
 from holotron.actions import stored_action
 from holotron.agent.describe import describe
 from holotron.errors import HolotronError, InputError
+from holotron.evals.files import read_json
 from holotron.evals.judging.cases import Case
 from holotron.evals.judging.store import is_judgement
 from holotron.rollouts.store import RunReader
@@ -115,7 +116,7 @@ def webvoyager_case(folder: Path) -> Case:
     file = folder / MESSAGES
     if not file.is_file():
         return Case(name, name, "", None, pictures, site=site, spoiled=f"it has no {MESSAGES}")
-    messages = _json(file)
+    messages = read_json(file)
     if not isinstance(messages, list) or not messages:
         raise InputError(f"{file}: expected a list of messages")
     texts = [_text(message, f"{file}, row {number}") for number, message in enumerate(messages, start=1)]
@@ -165,7 +166,7 @@ def mind2web_case(folder: Path) -> Case:
     file, pictures = folder / RESULT, folder / TRAJECTORY
     if not file.is_file():
         return Case(folder.name, folder.name, "", None, (), spoiled=f"it has no {RESULT}")
-    result = _json(file)
+    result = read_json(file)
     if not isinstance(result, Mapping) or not isinstance(result.get("task"), str):
         raise InputError(f"{file}: expected an object with the task")
     history = result.get("action_history") or []
@@ -198,12 +199,3 @@ def _of_tasks(folders: list[Path]) -> list[Path]:
 def _natural(name: str) -> tuple[Any, ...]:
     """`task2` before `task10`."""
     return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", name) if part)
-
-
-def _json(file: Path) -> Any:
-    try:
-        return json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot read {file}: {error.strerror}") from None
-    except ValueError as error:
-        raise InputError(f"{file} is not valid JSON: {error}") from None
