@@ -227,6 +227,28 @@ def test_images(client: OpenAI) -> None:
     assert file.value.code == "not_supported"
 
 
+def test_pictures_in_chats_form_mean_the_same(client: OpenAI) -> None:
+    def content(picture: dict[str, Any]) -> list[dict[str, Any]]:
+        return [{"role": "user", "content": [{"type": "text", "text": "What is it?"}, picture]}]
+
+    url = data_url("red")
+    usual = say(client, content({"type": "input_image", "image_url": url, "detail": "low"}))
+    part = {"type": "image_url", "image_url": {"url": url, "detail": "low"}}
+    for picture in (part, {"type": "image_url", "image_url": url, "detail": "low"}, {**part, "type": "input_image"}):
+        same = say(client, content(picture))
+        assert same.usage.input_tokens == usual.usage.input_tokens
+        kept = client.responses.input_items.list(same.id).data[0].content[1].to_dict()
+        assert kept == {"type": "input_image", "image_url": url, "detail": "low"}
+    again = [*content(part), *(item.to_dict() for item in usual.output), {"role": "user", "content": "And now?"}]
+    assert say(client, again).usage.input_tokens_details.cached_tokens == known(usual) - 1
+    call = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"}
+    output = {"type": "function_call_output", "call_id": "c1", "output": [part]}
+    assert say(client, [call, output], tools=[LOOK]).usage.input_tokens > usual.usage.input_tokens
+    for wrong in ({"type": "image_url"}, {"type": "image_url", "image_url": {"detail": "low"}}):
+        with pytest.raises(openai.BadRequestError, match="image_url"):
+            say(client, content(wrong))
+
+
 # ------------------------------------------------------------------------------------------- structure and tools
 
 

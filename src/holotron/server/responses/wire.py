@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, field_validator
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from holotron.server.elsewhere import ReasoningFields
 from holotron.server.errors import ApiError
@@ -32,6 +32,17 @@ class Part(Lenient):
     image_url: str | dict[str, Any] | None = None
     detail: str | None = None
     file_id: str | None = None
+
+    @model_validator(mode="after")
+    def _as_chat_has_it(self) -> Part:
+        """Many clients (LangChain among them) write pictures in chat's form; from here on there is one."""
+        if self.type == "image_url":
+            self.type = "input_image"
+        if isinstance(self.image_url, dict) and isinstance(url := self.image_url.get("url"), str):
+            detail = self.image_url.get("detail")
+            self.detail = self.detail or (detail if isinstance(detail, str) else None)
+            self.image_url = url
+        return self
 
 
 class Summary(Lenient):
