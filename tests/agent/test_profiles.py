@@ -165,3 +165,12 @@ def test_a_reply_may_reason_before_what_the_grammar_holds_it_to(tmp_path):
     ended = [reply.text for reply in replies if reply.finish_reason == "stop"]
     assert ended
     assert all(re.fullmatch(rule, text) for text in ended)
+
+
+def test_a_function_of_task_and_observation_is_a_policy_by_its_name_too(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text("def act(task, observation):\n    return None\n\ndef factory(request):\n    return act\n")
+    policy = asyncio.run(make_policy(PolicyRequest(f"{file}:act", actions=("click",))))
+    assert policy.describe()["policy"] == "function"
+    with pytest.raises(ConfigError, match="not a policy"):
+        asyncio.run(make_policy(PolicyRequest(f"{file}:factory", actions=("click",))))

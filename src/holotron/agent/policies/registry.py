@@ -20,7 +20,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 from holotron.actions import ACTIONS
 from holotron.agent.policies.base import Policy
@@ -105,12 +105,24 @@ async def make_policy(request: PolicyRequest) -> Policy:
     asked = await ask_profile(request)
     name, _ = route(asked.spec)
     make = policies.get(name)
+    if _acts(make):
+        from holotron.agent.policies.function import as_policy
+
+        return as_policy(cast(Any, make))  # somebody's own, which no type foresees
     with policies.theirs(name):
         made = make(asked)
         policy = await made if inspect.isawaitable(made) else made
     if not (hasattr(policy, "start") and hasattr(policy, "describe")):
         raise ConfigError(f"{name} gave a {type(policy).__name__}, not a policy; see holotron.Policy")
     return policy
+
+
+def _acts(given: object) -> bool:
+    """Whether it is a function from (task, observation), as Python's `policy=` takes one too, and makes no policy."""
+    if not inspect.isfunction(given):
+        return False
+    wanted = [one for one in inspect.signature(given).parameters.values() if one.default is one.empty]
+    return len([one for one in wanted if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]) == 2
 
 
 def local_profile(source: str) -> Profile:
