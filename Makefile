@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-fast test-gpu test-clients test-exchange docs release-check lint format setup clean help
+.PHONY: demo test test-again test-fast test-gpu test-clients test-exchange docs release-check lint format setup clean help
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1  /p' $(MAKEFILE_LIST) | awk '{name=$$1; $$1=""; printf "  make %-14s%s\n", name, $$0}'
@@ -14,6 +14,9 @@ demo: $(STAMP) ## the policy acts in a real Chromium: small web tasks, two in we
 
 test: lint ## everything: lint, types, all tests that this machine can run
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-again: $(STAMP) ## what failed last time, one after the other
+	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none
 
 test-fast: $(STAMP) ## without a browser and without the slow tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not browser and not slow"
