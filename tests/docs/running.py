@@ -13,6 +13,7 @@ import contextlib
 import inspect
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -102,10 +103,13 @@ class Page:
             )
         self._servers.append(server)
         deadline = time.monotonic() + SECONDS
+        asked = re.search(r"--replicas (\d+)", text)
+        wanted = int(asked[1]) if asked else 0
         while True:
             with contextlib.suppress(OSError):
                 ready = json.load(urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health/ready", timeout=5))
-                if set(ready.get("replicas", {}).values()) <= {"ready"}:
+                replicas = ready.get("replicas", {})  # one whose process has not said where it is is not listed yet
+                if set(replicas.values()) <= {"ready"} and len(replicas) >= wanted:
                     return
             assert server.poll() is None and time.monotonic() < deadline, log.read_text()
             time.sleep(0.1)
