@@ -4,8 +4,11 @@ only out of reach, the last one that could take sessions is not there yet."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from holotron.fleet.entrance import Entrance
@@ -20,13 +23,19 @@ def home_of(door: Entrance, session: str) -> Home:
     return found
 
 
+@contextlib.asynccontextmanager
+async def opened(folder: Path) -> AsyncIterator[tuple[Entrance, httpx.AsyncClient, Stub, Stub]]:
+    """An entrance to two, the first of which has the session "s"."""
+    stubs = Stub(), Stub()
+    async with fleet(folder, *stubs) as (door, client):
+        assert (await chat(client, session_id="s", session_open=True)).status_code == 200
+        number = int(home_of(door, "s").replica.name)
+        yield door, client, stubs[number], stubs[1 - number]
+
+
 def test_a_session_that_another_entrance_moved_is_looked_for(tmp_path: Path) -> None:
     async def play() -> None:
-        one, other = Stub(), Stub()
-        async with fleet(tmp_path, one, other) as (door, client):
-            assert (await chat(client, session_id="s", session_open=True)).status_code == 200
-            if home_of(door, "s").replica.name == "1":
-                one, other = other, one
+        async with opened(tmp_path) as (door, client, one, other):
             one.reply, other.has = refusal(404, "session_not_found"), True
             assert (await chat(client, session_id="s")).content == REPLY
             assert home_of(door, "s").replica.url.endswith(str(other.port))
@@ -38,11 +47,7 @@ def test_a_session_that_another_entrance_moved_is_looked_for(tmp_path: Path) -> 
 
 def test_one_that_another_entrance_just_moves_is_waited_for(tmp_path: Path) -> None:
     async def play() -> None:
-        one, other = Stub(), Stub()
-        async with fleet(tmp_path, one, other) as (door, client):
-            assert (await chat(client, session_id="s", session_open=True)).status_code == 200
-            if home_of(door, "s").replica.name == "1":
-                one, other = other, one
+        async with opened(tmp_path) as (_, client, one, other):
             one.reply, one.has = refusal(409, "session_moving"), True
             waiting = asyncio.ensure_future(chat(client, session_id="s"))
             while one.asked.count("/v1/chat/completions") < 4:

@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from holotron.addresses import in_url
 from holotron.console.recorded import WatchedRun
 from holotron.errors import ConfigError, MissingDependency
 from holotron.storage.files import make_folder, read_file, remove_file, replace_file
@@ -84,7 +85,7 @@ def serving(run: WatchedRun, host: str = LOOPBACK, port: int = 0) -> Iterator[Pa
     thread = threading.Thread(target=server.run, args=([listening],), name="console", daemon=True)
     thread.start()
     _until_started(server, thread)
-    shown = f"[{host}]" if ":" in host else LOOPBACK if host == "0.0.0.0" else host
+    shown = LOOPBACK if host == "0.0.0.0" else in_url(host)
     page = Page(f"http://{shown}:{number}/w/{token}/", host, number)
     # An object store is no place for it: others can read there.
     note = None if run.folder is None or not run.live or is_remote(run.folder) else run.folder / LIVE

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, urlsplit
 
+from holotron.addresses import in_url
 from holotron.envs.effects.question import Kind
 from holotron.envs.effects.typed import Typed, is_payment, is_personal
 from holotron.envs.effects.words import deed_in_address, deed_in_name, looks_like_search, words
@@ -219,7 +220,7 @@ _HOSTS = frozenset(_HOSTING.split())
 def origin_of(url: str) -> str:
     parts = urlsplit(url)
     scheme = {"ws": "http", "wss": "https"}.get(parts.scheme, parts.scheme)
-    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ""
+    host = in_url(parts.hostname or "")
     return f"{scheme}://{host}" + (f":{parts.port}" if parts.port else "") if host else f"{parts.scheme}:"
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
+from holotron.addresses import in_url
 from holotron.envs.base import EnvironmentPool
 from holotron.envs.chromium import browser_version
 from holotron.envs.network import NetworkPolicy
@@ -68,7 +69,7 @@ class Place:
         parts = urlsplit(self.base)
         port = parts.port or (443 if parts.scheme == "https" else 80)
         host = parts.hostname or ""
-        return NetworkPolicy(allow=(f"[{host}]:{port}" if ":" in host else f"{host}:{port}",))
+        return NetworkPolicy(allow=(f"{in_url(host)}:{port}",))
 
     def open(self, sessions: int, view: View) -> EnvironmentPool[Any]:
         return environments.get("web")(PoolRequest(sessions, view, {"network": self.network}))
